@@ -1,0 +1,240 @@
+/* Cache kernels, part 4: quantise and append, for prefill (many tokens) and decode (one token a sequence).
+ *
+ * Prefill. A block owns a chunk of 64 tokens of one (sequence, KV head), because a V byte holds codes of several tokens:
+ *
+ *   rows of k, v ──16 bytes a thread──▶ quantise ──▶ codes in shared memory ──▶ words, gathered in the order of the page ──▶ page
+ *                                          └──▶ metadata ──▶ page                     ▲ fields of tokens already in the page
+ *
+ * Decode. ROW_THREADS lanes own one row; lanes that share words exchange their fields by shuffles, and V bytes are read, changed and written.
+ * Different rows never share a byte, since every sequence owns the page of its last token. */
+
+/* ---- Prefill ---- */
+
+enum {
+    ROWS = THREADS_APPEND_PREFILL / ROW_THREADS, /* quantised at a time */
+    PASSES = CHUNK / ROWS,
+    K_PITCH = HEAD_DIM / 4 + 1 /* words of a row of codes in shared memory; odd, against bank conflicts */
+};
+
+/* New tokens of a chunk: begin .. end - 1, found in rows row + begin .. of k and v. */
+typedef struct prefill_work {
+    int sequence, chunk, begin, end;
+    long long row;
+} prefill_work;
+
+/* First block of a sequence: its n tokens touch at most n / 64 + 2 chunks, wherever they begin. */
+DEVICE int first_block(const int *token_indptr, int sequence)
+{
+    return token_indptr[sequence] / CHUNK + 2 * sequence;
+}
+
+/* The work of this block, found by the whole block; begin >= end if there is none. */
+DEVICE prefill_work find_prefill_work(const int *token_indptr, const int *lengths, int batch)
+{
+    int block = (int)blockIdx.x, sequence = -1;
+    for (int base = 0; base < batch; base += THREADS_APPEND_PREFILL) {
+        int candidate = base + (int)threadIdx.x;
+        int count = __syncthreads_count(candidate < batch && first_block(token_indptr, candidate) <= block);
+        sequence += count;
+        if (count < THREADS_APPEND_PREFILL) break;
+    }
+    prefill_work work = {sequence, 0, 0, 0, 0};
+    if (sequence < 0) return work;
+    int length = lengths[sequence], from = token_indptr[sequence], first = length - (token_indptr[sequence + 1] - from);
+    if (first < 0 || first >= length) return work;
+    work.chunk = first / CHUNK + block - first_block(token_indptr, sequence);
+    int start = work.chunk * CHUNK;
+    work.begin = first > start ? first - start : 0;
+    work.end = length - start < CHUNK ? length - start : CHUNK;
+    work.row = (long long)from + start - first;
+    return work;
+}
+
+/* Loads this thread's 16 bytes of every PASSES-th row of the chunk; rows that are not new read as 0. */
+DEVICE void load_rows(uint4 *rows, const byte *source, long long stride, int head, prefill_work work)
+{
+    const uint4 zero = {0, 0, 0, 0};
+    int token = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++, token += ROWS) {
+        const byte *row = source + (work.row + token) * stride + (head * ROW_THREADS + part) * 16;
+        rows[pass] = token >= work.begin && token < work.end ? *(const uint4 *)row : zero;
+    }
+}
+
+/* Codes of K in shared memory: [token][channel], a byte each, rows K_PITCH words apart. */
+DEVICE void store_k_codes(unsigned *shared, int token, int part, row_codes row)
+{
+    shared[token * K_PITCH + part * 2] = row.low;
+    shared[token * K_PITCH + part * 2 + 1] = row.high;
+}
+
+/* Codes of V in shared memory: [channel][token], words of four tokens permuted against bank conflicts. */
+DEVICE int v_code_word(int channel, int token)
+{
+    return channel * 16 + (token / 4 ^ channel / 8 % 16 ^ channel / 2 % 4 * 4);
+}
+
+DEVICE void store_v_codes(unsigned *shared, int token, int part, row_codes row)
+{
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        unsigned code = (j < 4 ? row.low : row.high) >> (j % 4 * 8);
+        ((byte *)(shared + v_code_word(part * 8 + j, token)))[token % 4] = (byte)code;
+    }
+}
+
+/* Word `index` of the K chunk, in memory order: one token, the channels of K_FIELDS groups of 16. */
+DEVICE unsigned gather_k_word(const unsigned *shared, int index, int *token)
+{
+    int lane = index / 4 % 32, n = index / 128 * 4 + index % 4;
+    int h = n % 2, g = n / 2 % K_GROUPS, i = n / 2 / K_GROUPS;
+    unsigned word = 0;
+    *token = i + lane / 4 * 4 + h * 32;
+#pragma unroll
+    for (int field = 0; field < K_FIELDS; field++)
+        word |= shared[*token * K_PITCH + (g * K_FIELDS + field) * 4 + lane % 4] << (field * K_BITS);
+    return word;
+}
+
+/* Bits of the bytes of a V word that belong to tokens begin .. end - 1, for the field of tokens token .. token + 3. */
+DEVICE unsigned v_field_mask(int token, int field, int begin, int end)
+{
+    unsigned mask = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (token + j >= begin && token + j < end) mask |= ((1u << V_BITS) - 1) << (field * V_BITS + j * 8);
+    return mask;
+}
+
+/* Word `index` of the V chunk, in memory order, and the mask of its fields that are new. */
+DEVICE unsigned gather_v_word(const unsigned *shared, int index, prefill_work work, unsigned *mask)
+{
+    int lane = index / V_VECTOR % 128, n = index / (128 * V_VECTOR) * V_VECTOR + index % V_VECTOR;
+    int half = n / 2 % V_HALF_WORDS * V_HALVES, step = n / 2 / V_HALF_WORDS % V_STEP_WORDS * V_STEPS;
+    int tile = n / 2 / V_HALF_WORDS / V_STEP_WORDS * V_TILES;
+    int channel = lane / 32 * 16 + n % 2 * 8 + lane % 32 / 4, token = lane % 4 * 4;
+    unsigned word = 0;
+    *mask = 0;
+#pragma unroll
+    for (int field = 0; field < V_FIELDS; field++) {
+        int mt = tile + field % V_TILES, ks = step + field / V_TILES % V_STEPS, kh = half + field / V_TILES / V_STEPS;
+        int t = ks * 32 + kh * 16 + token;
+        word |= shared[v_code_word(mt * 64 + channel, t)] << (field * V_BITS);
+        *mask |= v_field_mask(t, field, work.begin, work.end);
+    }
+    return word & *mask;
+}
+
+/* Writes the chunk's codes. Only the first chunk of an append holds older tokens (begin > 0), which are then kept. */
+DEVICE void write_codes(chunk_view chunk, const unsigned *k_codes, const unsigned *v_codes, prefill_work work)
+{
+    for (int index = (int)threadIdx.x; index < K_CHUNK_BYTES / 4; index += THREADS_APPEND_PREFILL) {
+        int token;
+        unsigned word = gather_k_word(k_codes, index, &token);
+        if (token >= work.begin) ((unsigned *)chunk.k)[index] = word;
+    }
+    for (int index = (int)threadIdx.x; index < V_CHUNK_BYTES / 4; index += THREADS_APPEND_PREFILL) {
+        unsigned mask, word = gather_v_word(v_codes, index, work, &mask), *place = (unsigned *)chunk.v + index;
+        *place = work.begin > 0 ? (*place & ~mask) | word : word;
+    }
+}
+
+ENTRY(THREADS_APPEND_PREFILL)
+foscar_append_prefill(const byte *k, const byte *v, long long k_stride, long long v_stride, byte *pages, long long page_stride,
+                      long long head_stride, const int *page_table, const int *page_indptr, const int *lengths, const int *token_indptr,
+                      int table_stride, int batch)
+{
+    __shared__ unsigned k_codes[CHUNK * K_PITCH], v_codes[HEAD_DIM * CHUNK / 4];
+    cache_view cache = {pages, page_stride, head_stride, page_table, page_indptr, table_stride};
+    int head = (int)blockIdx.y, part = (int)threadIdx.x % ROW_THREADS;
+    prefill_work work = find_prefill_work(token_indptr, lengths, batch);
+    if (work.begin >= work.end) return;
+    uint4 k_rows[PASSES], v_rows[PASSES];
+    load_rows(k_rows, k, k_stride, head, work);
+    load_rows(v_rows, v, v_stride, head, work);
+    chunk_view chunk = find_chunk(cache, work.sequence, head, work.chunk);
+    if (chunk.k == 0) return;
+    int token = (int)threadIdx.x / ROW_THREADS;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++, token += ROWS) {
+        row_codes k_row = quantise(k_rows[pass], K_BITS), v_row = quantise(v_rows[pass], V_BITS);
+        store_k_codes(k_codes, token, part, k_row);
+        store_v_codes(v_codes, token, part, v_row);
+        if (part == 0 && token >= work.begin && token < work.end) {
+            chunk.k_metadata[token] = k_row.metadata;
+            chunk.v_metadata[token] = v_row.metadata;
+        }
+    }
+    __syncthreads();
+    write_codes(chunk, k_codes, v_codes, work);
+}
+
+/* ---- Decode ---- */
+
+/* Writes a row of K: lanes of one word and different fields combine, and field 0 and 1 write the two words. */
+DEVICE void write_k_row(byte *codes, int token, int part, row_codes row, bool active)
+{
+    int field = part / 2 % K_FIELDS;
+    unsigned low = row.low << (field * K_BITS), high = row.high << (field * K_BITS);
+#pragma unroll
+    for (int mask = 2; mask < 2 * K_FIELDS; mask *= 2) {
+        low |= __shfl_xor_sync(ALL_LANES, low, mask);
+        high |= __shfl_xor_sync(ALL_LANES, high, mask);
+    }
+    if (active && field < 2)
+        *(unsigned *)(codes + k_word_offset(token, part * 8 + field * 4)) = field == 0 ? low : high;
+}
+
+/* Changes the bytes of a row of V: lanes of one byte and different channel tiles combine and share its eight bytes out among them. */
+DEVICE void write_v_row(byte *codes, int token, int part, row_codes row, bool active)
+{
+    enum { SHARE = 8 / V_TILES };
+    int tile = part / 8 % V_TILES, shift = v_shift(token);
+    unsigned low = row.low << (tile * V_BITS), high = row.high << (tile * V_BITS);
+#pragma unroll
+    for (int mask = 8; mask < 8 * V_TILES; mask *= 2) {
+        low |= __shfl_xor_sync(ALL_LANES, low, mask);
+        high |= __shfl_xor_sync(ALL_LANES, high, mask);
+    }
+    if (!active) return;
+    unsigned mask = ((1u << (V_TILES * V_BITS)) - 1) << shift, old[SHARE];
+    byte *first = codes + v_byte_offset(token, part * 8 + tile * SHARE);
+    enum { STEP = 4 * V_VECTOR * 4 }; /* bytes from one channel to the next */
+#pragma unroll
+    for (int j = 0; j < SHARE; j++) old[j] = first[j * STEP];
+#pragma unroll
+    for (int j = 0; j < SHARE; j++) {
+        int channel = tile * SHARE + j;
+        unsigned fields = ((channel < 4 ? low : high) >> (channel % 4 * 8) & 0xffu) << shift;
+        first[j * STEP] = (byte)((old[j] & ~mask) | (fields & mask));
+    }
+}
+
+/* A warp takes the K rows or the V rows of 32 / ROW_THREADS neighbouring (sequence, KV head) pairs. */
+ENTRY(THREADS_APPEND_DECODE)
+foscar_append_decode(const byte *k, const byte *v, long long k_stride, long long v_stride, byte *pages, long long page_stride,
+                     long long head_stride, const int *page_table, const int *page_indptr, const int *lengths, int table_stride, int batch,
+                     int kv_heads)
+{
+    const uint4 zero = {0, 0, 0, 0};
+    cache_view cache = {pages, page_stride, head_stride, page_table, page_indptr, table_stride};
+    int warp = (int)blockIdx.x * (THREADS_APPEND_DECODE / 32) + (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    int pair = warp / 2 * (32 / ROW_THREADS) + lane / ROW_THREADS, part = lane % ROW_THREADS;
+    bool is_v = warp % 2 != 0, active = pair < batch * kv_heads;
+    int sequence = active ? pair / kv_heads : 0, head = active ? pair % kv_heads : 0;
+    int token = active ? lengths[sequence] - 1 : -1;
+    active = token >= 0;
+    const byte *source = is_v ? v + sequence * v_stride : k + sequence * k_stride;
+    uint4 packed = active ? *(const uint4 *)(source + (head * ROW_THREADS + part) * 16) : zero;
+    chunk_view chunk = {0, 0, 0, 0};
+    if (active) chunk = find_chunk(cache, sequence, head, token / CHUNK);
+    active = chunk.k != 0;
+    token = active ? token % CHUNK : 0;
+    row_codes row = quantise(packed, is_v ? V_BITS : K_BITS);
+    if (is_v)
+        write_v_row(chunk.v, token, part, row, active);
+    else
+        write_k_row(chunk.k, token, part, row, active);
+    if (active && part == 0) (is_v ? chunk.v_metadata : chunk.k_metadata)[token] = row.metadata;
+}

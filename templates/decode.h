@@ -1,0 +1,106 @@
+/* What the stages of the Hopper decode kernel share: the plan, the kernel's parameters and the registers of each role. */
+#ifndef FOSCAR_TEMPLATES_DECODE_H
+#define FOSCAR_TEMPLATES_DECODE_H
+
+#include "../gen/plan.h"
+#include "../gen/ptx.h"
+
+enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_WORDS = 32 };
+
+/* Offsets in a consumer's exchange area, bytes. */
+enum {
+    EXCHANGE_Q_MAX = 0,      /* float[4]: largest |Q| seen by each warp */
+    EXCHANGE_V_SCALE = 16,   /* uint32[4]: largest V metadata word of each warp */
+    EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
+    EXCHANGE_MAXIMA = 128,   /* float[16][4]: largest score by head and warp; at the end the sums of P */
+    EXCHANGE_OFFSETS = 384   /* float[16][4]: at the end the sums of P * V minimum */
+};
+
+/* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, blocks of the sequence}. */
+enum { SCHEDULE_RECORD = 16, SCHEDULE_WARP_SUMS = 128 /* offset of uint32[16] */ };
+
+/* A position in the list of work: item (b, h), block of it, and what is left. All uniform over a role. */
+typedef struct cursor {
+    ptx_value batch, head;   /* sequence, KV head */
+    ptx_value block, blocks; /* next block of the item, blocks of the item */
+    ptx_value length;        /* tokens of the sequence */
+    ptx_value left;          /* blocks left for this worker */
+} cursor;
+
+/* A position in a ring: stage number and parity of its phase; shared addresses of stage 0 and of its full barrier. */
+typedef struct ring {
+    const ring_plan *plan;
+    ptx_value stage, parity;
+    ptx_value base, barriers;
+} ring;
+
+typedef struct decode {
+    ptx_builder *b;
+    const decode_plan *p;
+    ptx_value param[DECODE_PARAM_COUNT]; /* addresses; read with decode_param_value */
+
+    /* Every thread */
+    ptx_value tid, warpgroup, lane, shared;
+
+    /* Consumers: warp 0..3 of the warpgroup, thread 0..127, row rr = lane / 4, quad hq = lane % 4 of a fragment */
+    ptx_value worker, thread, warp, rr, hq;
+    ptx_value exchange, p_limbs, q_limbs; /* shared addresses of this consumer's areas */
+    ptx_value q_descriptor, p_descriptor; /* 64-bit */
+    ptx_value p_store;                    /* shared address of this thread's first P' byte */
+    ptx_value k_offset, v_offset, meta_offset; /* this thread's bytes in a stage: K words, V words, K metadata of its tokens */
+
+    /* One item: Q's scale, the sums of Q, the running softmax state and the output */
+    ptx_value q_step;                                     /* score per unit of the integer product and of a K scale of 1 */
+    ptx_value q_sum[MAX_THREAD_HEADS];
+    ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
+    ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
+
+    /* One block */
+    ptx_value qk[MAX_TILES][32], pv[MAX_TILES][32];       /* int32 accumulators */
+    ptx_value k_words[2][MAX_TILES], v_words[2][MAX_TILES]; /* metadata [row half][accumulator] */
+    ptx_value score[MAX_TILES][2][MAX_THREAD_HEADS];      /* [accumulator][row half][head] of this block */
+    ptx_value next_score[MAX_TILES][2][MAX_THREAD_HEADS]; /* and of the following one */
+} decode;
+
+/* stage_schedule.c: the planning prologue, the walk over items, and rows of sequences without tokens. */
+void stage_schedule(decode *d);
+cursor stage_cursor(decode *d, ptx_value consumer);
+void stage_cursor_next_item(decode *d, cursor *c); /* to the next item with tokens; only when left > 0 */
+void stage_empty_sequences(decode *d);
+
+/* stage_query.c: Q of one item into limbs. */
+void stage_query(decode *d, const cursor *c);
+
+/* stage_score.c: K Q^T of some accumulators [first, end) of a block, and their scores with the metadata of the block's V stage. */
+void stage_score_issue(decode *d, const ring *k, int first, int end);
+void stage_score_combine(decode *d, const ring *v, int first, int end); /* into next_score */
+
+/* stage_softmax.c: mask and maxima, then exponentials and P' limbs. */
+typedef struct softmax_factors {
+    ptx_value old[MAX_THREAD_HEADS], block[MAX_THREAD_HEADS]; /* of the running sums and of this block's */
+} softmax_factors;
+void stage_softmax_reference(decode *d, const ring *r, ptx_value tokens_left, ptx_value reference[MAX_THREAD_HEADS]);
+softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_THREAD_HEADS]);
+
+/* stage_value.c: V^T P'^T (complete on return up to the last group of chunks), and its sums added to the output. */
+void stage_value_issue(decode *d, const ring *r);
+void stage_value_update(decode *d, const softmax_factors *f);
+
+/* stage_output.c: the end of an item, and the records of partial results. */
+void stage_output(decode *d, const cursor *c, ptx_value first_block, ptx_value end_block);
+void stage_output_start(decode *d); /* records of a worker that has written nothing */
+
+/* Loads this thread's metadata words [row half][accumulator] at a shared address. */
+void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES]);
+
+/* decode_hopper.c: pieces that several stages use. Parameters are loaded where they are used, so that they occupy no registers elsewhere. */
+ptx_value decode_param_value(decode *d, decode_param param);
+ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */
+ptx_value decode_barrier(decode *d, const ring *r); /* of its full barrier; the empty one is 8 bytes on */
+void decode_wait(decode *d, ptx_value barrier, ptx_value parity); /* until the phase of that parity is complete */
+void decode_consumer_sync(decode *d);                             /* the 128 threads of a consumer */
+ptx_value decode_combine_limbs(decode *d, ptx_value high, ptx_value middle, ptx_value low); /* to float32 */
+ptx_value decode_first_token(decode *d);                           /* token of a block that this thread's score (0, 0) belongs to */
+void decode_head_index(decode *d, int e, ptx_value *head);         /* head of this thread's element e */
+
+#endif

@@ -1,0 +1,482 @@
+/* Decode attention over a quantised KV cache on Hopper: warp-specialised, codes as the register operand of 8-bit wgmma.
+ *
+ *   producer warp c          ring c in shared memory               consumer warpgroup c
+ *   ---------------          -----------------------               --------------------
+ *   page numbers             full[s]                               wait full[s+1], K words, mask ---> first half of QK(i+1)
+ *   wait empty[s]  <------------------------------------------+    scores(i): maxima                      |
+ *   bulk copy per page ----> stage s: pages of 256 tokens     |    K words, mask <------------------------+--> second half
+ *                            {K codes, V codes, K meta, V meta}    exponentials, P'(i) limbs to shared memory     |
+ *                                                             |    scores(i+1) <----------------------------------+
+ *                                                             |    V words, mask --------------> PV(i)
+ *                                                             +--- arrive empty[s]                |
+ *                                                                  O += PV(i) <-------------------+
+ *
+ * Every consumer is a worker of its own: a contiguous share of all blocks (stage_schedule.c), its own ring, its own softmax state; at the end of an
+ * item it writes the output, or a partial result that the merge kernel adds up. Nothing is shared between consumers. */
+#include "decode_hopper.h"
+
+#include "decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ptx_value decode_param_value(decode *d, decode_param param)
+{
+    static const int bytes[DECODE_PARAM_COUNT] = {
+#define PARAM(name, size, meaning) size,
+        DECODE_PARAMS(PARAM)
+#undef PARAM
+    };
+    ptx_value address = d->param[param];
+    if (param == DECODE_PARAM_scale_log2) return ptx_ld_param_f32(d->b, address);
+    return bytes[param] == 8 ? ptx_ld_param_b64(d->b, address) : ptx_ld_param_b32(d->b, address);
+}
+
+void decode_wait(decode *d, ptx_value barrier, ptx_value parity)
+{
+    ptx_builder *b = d->b;
+    ptx_value again = ptx_label_new(b, "wait");
+    ptx_label_place(b, again);
+    ptx_value complete = ptx_mbarrier_try_wait(b, barrier, parity);
+    ptx_guard_not(b, complete);
+    ptx_bra(b, again);
+}
+
+void decode_consumer_sync(decode *d)
+{
+    ptx_bar_sync(d->b, ptx_add(d->b, d->warpgroup, ptx_imm(1)), ptx_imm(128));
+}
+
+ptx_value decode_combine_limbs(decode *d, ptx_value high, ptx_value middle, ptx_value low)
+{
+    ptx_builder *b = d->b;
+    ptx_value upper = ptx_cvt_f32_s32(b, ptx_mad_lo(b, high, ptx_imm(256), middle));
+    return ptx_fma_f32(b, upper, ptx_fimm(256), ptx_cvt_f32_s32(b, low));
+}
+
+void decode_head_index(decode *d, int e, ptx_value *head)
+{
+    ptx_builder *b = d->b;
+    int lanes = d->p->tiles_sharing == 4 ? 1 : d->p->tiles_sharing == 2 ? 2 : 4; /* lanes of a quad with different heads */
+    ptx_value pair = ptx_and(b, d->hq, ptx_imm(lanes - 1));
+    *head = ptx_add(b, ptx_shl(b, pair, ptx_imm(1)), ptx_imm(e / 2 * 8 + e % 2));
+}
+
+/* Which of the token tiles that share an accumulator this lane's columns belong to. */
+static ptx_value token_group(decode *d, ptx_value lane)
+{
+    ptx_builder *b = d->b;
+    int lanes = 4 / d->p->tiles_sharing; /* of a quad, for each tile */
+    return ptx_shr_u32(b, ptx_and(b, lane, ptx_imm(3)), ptx_imm(lanes == 4 ? 2 : lanes == 2 ? 1 : 0));
+}
+
+/* Computed anew from the thread number: the rare use is not worth a register of every block. */
+ptx_value decode_first_token(decode *d)
+{
+    ptx_builder *b = d->b;
+    ptx_value tid = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_TID_X));
+    ptx_value warp = ptx_and(b, ptx_shr_u32(b, tid, ptx_imm(5)), ptx_imm(3)), rr = ptx_and(b, ptx_shr_u32(b, tid, ptx_imm(2)), ptx_imm(7));
+    ptx_value token = ptx_mad_lo(b, warp, ptx_imm(CHUNK_TOKENS), ptx_mul_lo(b, rr, ptx_imm(4)));
+    return ptx_mad_lo(b, token_group(d, tid), ptx_imm(d->p->accumulators), token);
+}
+
+/* Ring of one worker, at its first stage. */
+static ring ring_start(decode *d, const ring_plan *plan, ptx_value consumer)
+{
+    ptx_builder *b = d->b;
+    const shared_region *shared = d->p->shared;
+    ring r = {.plan = plan};
+    r.base = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm((int64_t)plan->stages * plan->stage_bytes), d->shared), ptx_imm(shared[plan->stages_at].offset));
+    r.barriers = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(plan->stages * 16), d->shared), ptx_imm(shared[plan->barriers_at].offset));
+    r.stage = ptx_mov_b32(b, ptx_imm(0));
+    r.parity = ptx_mov_b32(b, ptx_imm(0));
+    return r;
+}
+
+static void ring_advance(decode *d, ring *r)
+{
+    ptx_builder *b = d->b;
+    ptx_add_to(b, r->stage, r->stage, ptx_imm(1));
+    ptx_value wraps = ptx_setp_eq(b, r->stage, ptx_imm(r->plan->stages));
+    ptx_selp_b32_to(b, r->stage, ptx_imm(0), r->stage, wraps);
+    ptx_guard(b, wraps);
+    ptx_xor_to(b, r->parity, r->parity, ptx_imm(1));
+}
+
+ptx_value decode_stage(decode *d, const ring *r)
+{
+    return ptx_mad_lo(d->b, r->stage, ptx_imm(r->plan->stage_bytes), r->base);
+}
+
+ptx_value decode_barrier(decode *d, const ring *r)
+{
+    return ptx_mad_lo(d->b, r->stage, ptx_imm(16), r->barriers);
+}
+
+/* One arrival a warp tells the producer that the consumer is done with a stage. */
+static void ring_release(decode *d, const ring *r)
+{
+    ptx_builder *b = d->b;
+    ptx_bar_warp_sync(b, ptx_imm(WARP_MASK));
+    ptx_value first = ptx_setp_eq(b, d->lane, ptx_imm(0)), barrier = decode_barrier(d, r);
+    ptx_guard(b, first);
+    ptx_mbarrier_arrive(b, ptx_at(barrier, 8));
+}
+
+static void init_barriers(decode *d)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "init");
+    ptx_value skip = ptx_label_new(b, "not_first"), other = ptx_setp_ne(b, d->tid, ptx_imm(0));
+    ptx_guard(b, other);
+    ptx_bra(b, skip);
+    const ring_plan *rings[2] = {&p->k_ring, &p->v_ring};
+    for (int k = 0; k < 2; k++) {
+        for (int s = 0; s < p->consumers * rings[k]->stages; s++) {
+            ptx_value full = ptx_at(d->shared, p->shared[rings[k]->barriers_at].offset + (uint32_t)s * 16);
+            ptx_mbarrier_init(b, full, ptx_imm(1));            /* the producer, once a block */
+            ptx_mbarrier_init(b, ptx_at(full, 8), ptx_imm(4)); /* one for each warp of the consumer */
+        }
+    }
+    ptx_fence_mbarrier_init(b);
+    ptx_label_place(b, skip);
+    /* rows of Q and P' limbs that no head fills stay zero */
+    uint32_t first = p->shared[SHARED_P].offset, bytes = p->shared[SHARED_Q].offset + p->shared[SHARED_Q].bytes - first;
+    ptx_value zero = ptx_mov_b32(b, ptx_imm(0)), at = ptx_mul_lo(b, d->tid, ptx_imm(16)), fill = ptx_label_new(b, "clear");
+    ptx_label_place(b, fill);
+    ptx_value inside = ptx_setp_lt(b, at, ptx_imm(bytes));
+    ptx_value address = ptx_add(b, d->shared, at);
+    ptx_guard(b, inside);
+    ptx_st_shared_v4(b, ptx_at(address, first), (ptx_value[]){zero, zero, zero, zero});
+    ptx_add_to(b, at, at, ptx_imm(p->threads * 16));
+    ptx_value more = ptx_setp_lt(b, at, ptx_imm(bytes));
+    ptx_guard(b, more);
+    ptx_bra(b, fill);
+    ptx_value exchange = ptx_mad_lo(b, d->tid, ptx_imm(4), d->shared); /* sums of Q of heads that do not exist */
+    uint32_t words = p->shared[SHARED_EXCHANGE].bytes / 4;
+    for (uint32_t w = 0; w < words; w += (uint32_t)p->threads) {
+        ptx_value in = ptx_setp_lt(b, d->tid, ptx_imm(words - w));
+        ptx_guard(b, in);
+        ptx_st_shared_b32(b, ptx_at(exchange, p->shared[SHARED_EXCHANGE].offset + w * 4), zero);
+    }
+    ptx_fence_proxy_async(b);
+    ptx_scope_pop(b);
+}
+
+/* Waits until a stage is empty and copies a block's pages into it. address: lane j holds the address of page j, all the same in every other lane;
+   valid: pages that the block has. */
+static void copy_pages(decode *d, ring *r, ptx_value address, ptx_value valid)
+{
+    ptx_builder *b = d->b;
+    const ring_plan *plan = r->plan;
+    ptx_value barrier = decode_barrier(d, r), stage = decode_stage(d, r), first = ptx_setp_eq(b, d->lane, ptx_imm(0));
+    decode_wait(d, ptx_at(barrier, 8), ptx_xor(b, r->parity, ptx_imm(1))); /* the first round of an empty ring passes */
+    ptx_value bytes = ptx_mul_lo(b, valid, ptx_imm(plan->page_bytes));
+    ptx_guard(b, first);
+    ptx_mbarrier_arrive_expect_tx(b, barrier, bytes);
+    ptx_value halves[2];
+    ptx_split_b64(b, halves, address);
+    for (int page = 0; page < d->p->pages_per_block; page++) {
+        ptx_value word[2], source;
+        for (int k = 0; k < 2; k++) word[k] = ptx_shfl_idx_b32(b, halves[k], ptx_imm(page), ptx_imm(31), ptx_imm(WARP_MASK));
+        source = ptx_join_b64(b, word);
+        ptx_value copies = ptx_and_pred(b, first, ptx_setp_ge(b, valid, ptx_imm(page + 1)));
+        ptx_guard(b, copies);
+        ptx_cp_async_bulk(b, ptx_at(stage, (int64_t)page * plan->page_bytes), ptx_at(source, plan->page_offset), ptx_imm(plan->page_bytes), barrier);
+    }
+    ring_advance(d, r);
+}
+
+/* One warp feeds one consumer: lane j finds page j of each block, the first lane copies. K runs one block ahead of V, as stages fall empty. */
+static void produce(decode *d, ptx_value consumer)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "produce");
+    ptx_value done = ptx_label_new(b, "produced"), item = ptx_label_new(b, "produce_item"), block = ptx_label_new(b, "produce_block");
+    ptx_value row_found = ptx_label_new(b, "row_found"), first_block = ptx_label_new(b, "first_block"), last_value = ptx_label_new(b, "last_value");
+    cursor c = stage_cursor(d, consumer);
+    ring k = ring_start(d, &p->k_ring, consumer), v = ring_start(d, &p->v_ring, consumer);
+    ptx_value nothing = ptx_setp_eq(b, c.left, ptx_imm(0));
+    ptx_guard(b, nothing);
+    ptx_bra_uni(b, done);
+    /* The block before: its pages (no block before: none) and the address of this lane's */
+    ptx_value value_pages = ptx_mov_b32(b, ptx_imm(0)), value_address = ptx_mov_b64(b, ptx_imm(0));
+
+    ptx_label_place(b, item);
+    ptx_value row = ptx_mul_lo(b, c.batch, decode_param_value(d, DECODE_PARAM_table_stride));
+    ptx_value csr = ptx_setp_ne_b64(b, decode_param_value(d, DECODE_PARAM_page_indptr), ptx_imm(0));
+    ptx_guard_not(b, csr);
+    ptx_bra_uni(b, row_found);
+    ptx_ld_global_b32_to(b, row, ptx_mad_wide_u32(b, c.batch, ptx_imm(4), decode_param_value(d, DECODE_PARAM_page_indptr)));
+    ptx_label_place(b, row_found);
+
+    ptx_label_place(b, block);
+    ptx_value first_entry = ptx_mul_lo(b, c.block, ptx_imm(p->pages_per_block)), entry = ptx_add(b, first_entry, d->lane);
+    ptx_value pages = ptx_div_u32(b, ptx_add(b, c.length, ptx_imm(p->cfg.page_tokens - 1)), ptx_imm(p->cfg.page_tokens));
+    ptx_value valid = ptx_min_u32(b, ptx_sub(b, pages, first_entry), ptx_imm(p->pages_per_block)), has_page = ptx_setp_lt(b, d->lane, valid);
+    ptx_value page = ptx_mov_b32(b, ptx_imm(0)), table = decode_param_value(d, DECODE_PARAM_page_table);
+    ptx_value entry_address = ptx_mad_wide_u32(b, ptx_add(b, row, entry), ptx_imm(4), table);
+    ptx_guard(b, has_page);
+    ptx_ld_global_b32_to(b, page, entry_address);
+    ptx_value address = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, page), decode_param_value(d, DECODE_PARAM_page_stride));
+    ptx_value head = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c.head), decode_param_value(d, DECODE_PARAM_head_stride));
+    address = ptx_add_s64(b, ptx_add_s64(b, address, head), decode_param_value(d, DECODE_PARAM_pages));
+    copy_pages(d, &k, address, valid);
+    ptx_value first = ptx_setp_eq(b, value_pages, ptx_imm(0));
+    ptx_guard(b, first);
+    ptx_bra_uni(b, first_block);
+    copy_pages(d, &v, value_address, value_pages);
+    ptx_label_place(b, first_block);
+    ptx_mov_b32_to(b, value_pages, valid);
+    ptx_mov_b64_to(b, value_address, address);
+
+    ptx_add_to(b, c.block, c.block, ptx_imm(1));
+    ptx_sub_to(b, c.left, c.left, ptx_imm(1));
+    ptx_value finished = ptx_setp_eq(b, c.left, ptx_imm(0));
+    ptx_guard(b, finished);
+    ptx_bra_uni(b, last_value);
+    ptx_value same_item = ptx_setp_lt(b, c.block, c.blocks);
+    ptx_guard(b, same_item);
+    ptx_bra_uni(b, block);
+    stage_cursor_next_item(d, &c);
+    ptx_bra_uni(b, item);
+    ptx_label_place(b, last_value);
+    copy_pages(d, &v, value_address, value_pages);
+    ptx_label_place(b, done);
+    ptx_scope_pop(b);
+}
+
+/* Fixed registers of a consumer thread. */
+static void consumer_setup(decode *d)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_value consumer = d->warpgroup;
+    d->worker = ptx_mad_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)), ptx_imm(p->consumers), consumer);
+    d->thread = ptx_and(b, d->tid, ptx_imm(127));
+    d->warp = ptx_shr_u32(b, d->thread, ptx_imm(5));
+    d->rr = ptx_shr_u32(b, d->lane, ptx_imm(2));
+    d->hq = ptx_and(b, d->lane, ptx_imm(3));
+    d->exchange = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers), d->shared), ptx_imm(p->shared[SHARED_EXCHANGE].offset));
+    d->p_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->p_bytes), d->shared), ptx_imm(p->shared[SHARED_P].offset));
+    d->q_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->q_bytes), d->shared), ptx_imm(p->shared[SHARED_Q].offset));
+
+    /* Matrix descriptors without swizzle: address / 16, stride between 16-byte slabs of k, stride between 8-row slabs of n */
+    int64_t q_strides = (int64_t)(p->q_lbo / 16) << 16 | (int64_t)(p->q_sbo / 16) << 32;
+    int64_t p_strides = (int64_t)(p->p_lbo / 16) << 16 | (int64_t)(p->p_sbo / 16) << 32;
+    d->q_descriptor = ptx_or_b64(b, ptx_cvt_u64_u32(b, ptx_shr_u32(b, d->q_limbs, ptx_imm(4))), ptx_imm(q_strides));
+    d->p_descriptor = ptx_or_b64(b, ptx_cvt_u64_u32(b, ptx_shr_u32(b, d->p_limbs, ptx_imm(4))), ptx_imm(p_strides));
+
+    /* Places in a stage: this warp's K chunk, its tokens' metadata, this thread's V words */
+    ptx_value group = token_group(d, d->lane);
+    d->k_offset = ptx_mad_lo(b, d->lane, ptx_imm(16), ptx_mul_lo(b, d->warp, ptx_imm(p->page.k_chunk_bytes)));
+    ptx_value page = ptx_div_u32(b, d->warp, ptx_imm(p->chunks_per_page)), chunk = ptx_and(b, d->warp, ptx_imm(p->chunks_per_page - 1));
+    ptx_value meta = ptx_add(b, ptx_mul_lo(b, page, ptx_imm(p->v_ring.page_bytes)), ptx_imm(p->page.k_metadata - p->v_ring.page_offset));
+    meta = ptx_mad_lo(b, chunk, ptx_imm(CHUNK_TOKENS * METADATA_BYTES), meta);
+    meta = ptx_mad_lo(b, d->rr, ptx_imm(4 * METADATA_BYTES), meta);
+    d->meta_offset = ptx_mad_lo(b, group, ptx_imm(p->accumulators * METADATA_BYTES), meta);
+    d->v_offset = ptx_mul_lo(b, d->thread, ptx_imm(p->v.words < 4 ? p->v.words * 4 : 16));
+    /* First P' byte: 16-token slab 4 * warp + rr / 4, head row, byte 4 * (rr % 4) + first tile */
+    ptx_value slab = ptx_mad_lo(b, d->warp, ptx_imm(4), ptx_shr_u32(b, d->rr, ptx_imm(2))), head;
+    decode_head_index(d, 0, &head);
+    ptx_value store = ptx_mad_lo(b, head, ptx_imm(16), ptx_mad_lo(b, slab, ptx_imm(p->p_lbo), d->p_limbs));
+    store = ptx_mad_lo(b, ptx_and(b, d->rr, ptx_imm(3)), ptx_imm(4), store);
+    d->p_store = ptx_mad_lo(b, group, ptx_imm(p->accumulators), store);
+}
+
+/* Registers that live across blocks. */
+static void consumer_registers(decode *d)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    d->q_step = ptx_reg(b, PTX_KIND_F);
+    for (int e = 0; e < p->thread_heads; e++) {
+        d->q_sum[e] = ptx_reg(b, PTX_KIND_F);
+        d->reference[e] = ptx_reg(b, PTX_KIND_F);
+        d->l[e] = ptx_reg(b, PTX_KIND_F);
+        d->z[e] = ptx_reg(b, PTX_KIND_F);
+        for (int tile = 0; tile < p->channel_tiles; tile++)
+            for (int h = 0; h < 2; h++) d->o[tile][h][e] = ptx_reg(b, PTX_KIND_F);
+        for (int acc = 0; acc < p->accumulators; acc++)
+            for (int h = 0; h < 2; h++) {
+                d->score[acc][h][e] = ptx_reg(b, PTX_KIND_F);
+                d->next_score[acc][h][e] = ptx_reg(b, PTX_KIND_F);
+            }
+    }
+    for (int acc = 0; acc < p->accumulators; acc++) {
+        for (int n = 0; n < p->qk_columns / 2; n++) d->qk[acc][n] = ptx_reg(b, PTX_KIND_R);
+    }
+    for (int tile = 0; tile < p->channel_tiles; tile++)
+        for (int n = 0; n < p->pv_columns / 2; n++) d->pv[tile][n] = ptx_reg(b, PTX_KIND_R);
+}
+
+static void item_start(decode *d)
+{
+    ptx_builder *b = d->b;
+    for (int e = 0; e < d->p->thread_heads; e++) {
+        ptx_mov_f32_to(b, d->reference[e], ptx_fimm(-__builtin_inff()));
+        ptx_mov_f32_to(b, d->l[e], ptx_fimm(0));
+        ptx_mov_f32_to(b, d->z[e], ptx_fimm(0));
+        for (int tile = 0; tile < d->p->channel_tiles; tile++)
+            for (int h = 0; h < 2; h++) ptx_mov_f32_to(b, d->o[tile][h][e], ptx_fimm(0));
+    }
+}
+
+/* The scores just computed become those of the current block. */
+static void take_next_scores(decode *d)
+{
+    for (int acc = 0; acc < d->p->accumulators; acc++)
+        for (int h = 0; h < 2; h++)
+            for (int e = 0; e < d->p->thread_heads; e++) ptx_mov_f32_to(d->b, d->score[acc][h][e], d->next_score[acc][h][e]);
+}
+
+/* One block; with `next`, the following block's scores are computed under this one's softmax, one half before and one after the maxima. */
+static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool next)
+{
+    ptx_builder *b = d->b;
+    int all = d->p->accumulators, half = d->p->score_flight;
+    ring next_v = *v;
+    if (next) {
+        decode_wait(d, decode_barrier(d, k), k->parity);
+        stage_score_issue(d, k, 0, half);
+    }
+    ptx_value reference[MAX_THREAD_HEADS], tokens_left = ptx_sub(b, c->length, ptx_mul_lo(b, c->block, ptx_imm(d->p->block_tokens)));
+    stage_softmax_reference(d, v, tokens_left, reference);
+    next_v.stage = ptx_mov_b32(b, v->stage);
+    next_v.parity = ptx_mov_b32(b, v->parity);
+    ring_advance(d, &next_v);
+    if (next) {
+        decode_wait(d, decode_barrier(d, &next_v), next_v.parity);
+        ptx_wgmma_wait(b, ptx_imm(0));
+        stage_score_combine(d, &next_v, 0, half);
+        stage_score_issue(d, k, half, all);
+        ring_release(d, k);
+        ring_advance(d, k);
+    }
+    softmax_factors factors = stage_softmax_weights(d, reference);
+    if (next) {
+        ptx_wgmma_wait(b, ptx_imm(0));
+        stage_score_combine(d, &next_v, half, all);
+    }
+    decode_consumer_sync(d);
+    stage_value_issue(d, v);
+    ring_release(d, v);
+    ptx_mov_b32_to(b, v->stage, next_v.stage);
+    ptx_mov_b32_to(b, v->parity, next_v.parity);
+    ptx_wgmma_wait(b, ptx_imm(0));
+    stage_value_update(d, &factors);
+    if (next) take_next_scores(d);
+}
+
+/* Scores of an item's first block. */
+static void score_first_block(decode *d, ring *k, const ring *v)
+{
+    ptx_builder *b = d->b;
+    ptx_scope_push(b, "first");
+    decode_wait(d, decode_barrier(d, k), k->parity);
+    decode_wait(d, decode_barrier(d, v), v->parity);
+    for (int acc = 0; acc < d->p->accumulators; acc += d->p->score_flight) {
+        stage_score_issue(d, k, acc, acc + d->p->score_flight);
+        ptx_wgmma_wait(b, ptx_imm(0));
+        stage_score_combine(d, v, acc, acc + d->p->score_flight);
+    }
+    ring_release(d, k);
+    ring_advance(d, k);
+    take_next_scores(d);
+    ptx_scope_pop(b);
+}
+
+static void consume(decode *d)
+{
+    ptx_builder *b = d->b;
+    consumer_setup(d);
+    consumer_registers(d);
+    stage_output_start(d);
+    cursor c = stage_cursor(d, d->warpgroup);
+    ring k = ring_start(d, &d->p->k_ring, d->warpgroup), v = ring_start(d, &d->p->v_ring, d->warpgroup);
+    ptx_value item = ptx_label_new(b, "item"), loop = ptx_label_new(b, "block"), last = ptx_label_new(b, "last_block"), done = ptx_label_new(b, "worker_done");
+    ptx_value nothing = ptx_setp_eq(b, c.left, ptx_imm(0));
+    ptx_guard(b, nothing);
+    ptx_bra_uni(b, done);
+
+    ptx_label_place(b, item);
+    ptx_value first_block = ptx_mov_b32(b, c.block);
+    ptx_value end_block = ptx_min_u32(b, ptx_add(b, c.block, c.left), c.blocks);
+    ptx_value last_block = ptx_sub(b, end_block, ptx_imm(1));
+    stage_query(d, &c);
+    item_start(d);
+    score_first_block(d, &k, &v);
+
+    ptx_value only_one = ptx_setp_eq(b, c.block, last_block);
+    ptx_guard(b, only_one);
+    ptx_bra_uni(b, last);
+    ptx_label_place(b, loop);
+    ptx_scope_push(b, "loop");
+    consume_block(d, &k, &v, &c, true);
+    ptx_add_to(b, c.block, c.block, ptx_imm(1));
+    ptx_value more = ptx_setp_lt(b, c.block, last_block);
+    ptx_guard(b, more);
+    ptx_bra_uni(b, loop);
+    ptx_scope_pop(b);
+
+    ptx_label_place(b, last);
+    ptx_scope_push(b, "last");
+    consume_block(d, &k, &v, &c, false);
+    ptx_scope_pop(b);
+    stage_output(d, &c, first_block, end_block);
+    ptx_sub_to(b, c.left, c.left, ptx_sub(b, end_block, first_block));
+    ptx_value finished = ptx_setp_eq(b, c.left, ptx_imm(0));
+    ptx_guard(b, finished);
+    ptx_bra_uni(b, done);
+    stage_cursor_next_item(d, &c);
+    ptx_bra_uni(b, item);
+    ptx_label_place(b, done);
+}
+
+/* A value that is the same in all lanes, in a form that lets ptxas see it and use uniform registers. */
+static ptx_value uniform(decode *d, ptx_value x)
+{
+    return ptx_shfl_idx_b32(d->b, x, ptx_imm(0), ptx_imm(31), ptx_imm(WARP_MASK));
+}
+
+void decode_hopper_emit(ptx_builder *b, const decode_plan *plan)
+{
+    decode state = {.b = b, .p = plan}, *d = &state;
+#define PARAM(name, bytes, meaning) d->param[DECODE_PARAM_##name] = ptx_param(b, "param_" #name, bytes);
+    DECODE_PARAMS(PARAM)
+#undef PARAM
+    ptx_constants(b);
+    d->tid = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_TID_X));
+    d->lane = ptx_and(b, d->tid, ptx_imm(31));
+    d->warpgroup = uniform(d, ptx_shr_u32(b, d->tid, ptx_imm(7)));
+    d->shared = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_SHARED_BASE));
+    init_barriers(d);
+    ptx_griddepcontrol_wait(b);
+    ptx_griddepcontrol_launch(b);
+    stage_schedule(d);
+
+    ptx_value producer = ptx_label_new(b, "producer"), empty = ptx_label_new(b, "empty"), end = ptx_label_new(b, "end");
+    ptx_value is_producer = ptx_setp_eq(b, d->warpgroup, ptx_imm(plan->consumers));
+    ptx_guard(b, is_producer);
+    ptx_bra_uni(b, producer);
+    ptx_setmaxnreg_inc(b, ptx_imm(plan->consumer_registers));
+    consume(d);
+    ptx_bra_uni(b, end);
+
+    ptx_label_place(b, producer);
+    ptx_setmaxnreg_dec(b, ptx_imm(plan->producer_registers));
+    ptx_value warp = uniform(d, ptx_shr_u32(b, ptx_and(b, d->tid, ptx_imm(127)), ptx_imm(5)));
+    ptx_value spare = ptx_setp_eq(b, warp, ptx_imm(3)), feeds = ptx_setp_lt(b, warp, ptx_imm(plan->consumers));
+    ptx_guard(b, spare);
+    ptx_bra_uni(b, empty);
+    ptx_guard_not(b, feeds);
+    ptx_bra_uni(b, end);
+    produce(d, warp);
+    ptx_bra(b, end);
+    ptx_label_place(b, empty);
+    stage_empty_sequences(d);
+    ptx_label_place(b, end);
+    ptx_ret(b);
+}

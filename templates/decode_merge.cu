@@ -1,0 +1,133 @@
+/* Cache kernels, part 7: merge the partial results of a decode launch (workspace format: gen/plan.h).
+ *
+ *   worker       w          w + 1      w + 2      ...   w + n
+ *   slot 0       .          OPEN       OPEN             LAST        a chain: one item, whose first partial result is in slot 1 of w
+ *   slot 1       OPEN       NONE       NONE             .
+ *
+ * A block has one chain and a few heads: block (w, y) exits unless a chain begins at w. Its threads are SLICES x CELLS: a cell is four channels
+ * of one head, a slice takes every SLICES-th partial result of the chain; slices meet in shared memory. */
+enum {
+    COLUMNS = HEAD_DIM / 4,
+    BLOCK_HEADS = HEADS < MERGE_HEADS ? HEADS : MERGE_HEADS,
+    CELLS = BLOCK_HEADS * COLUMNS,
+    SLICES = THREADS_MERGE / CELLS,
+    IN_FLIGHT = 4, /* partial results that a thread loads at once */
+    STATE_OPEN = 1,   /* segment_state of gen/plan.h */
+    STATE_LAST = 2,
+    RECORD_INTS = 4
+};
+
+#define MINUS_INFINITY __uint_as_float(0xff800000u)
+
+/* A weighted mean of values whose weights are 2^lse2: sum of weight * value and of weights, both relative to 2^maximum. */
+typedef struct mean {
+    float maximum, sum;
+    float4 total;
+} mean;
+
+DEVICE mean mean_rescaled(mean a, float maximum)
+{
+    float factor = a.maximum == maximum ? 1.0f : exp2f(a.maximum - maximum);
+    mean b = {maximum, a.sum * factor, {a.total.x * factor, a.total.y * factor, a.total.z * factor, a.total.w * factor}};
+    return b;
+}
+
+/* Adds a value; one of weight 0 (lse2 = -infinity) may hold anything. */
+DEVICE mean mean_add(mean a, float lse2, float weight, float4 value)
+{
+    if (lse2 == MINUS_INFINITY) return a;
+    float factor = exp2f(lse2 - a.maximum);
+    a.sum += weight * factor;
+    a.total.x += value.x * factor;
+    a.total.y += value.y * factor;
+    a.total.z += value.z * factor;
+    a.total.w += value.w * factor;
+    return a;
+}
+
+/* Partial results of the chain that begins at a worker, 1 if it is alone; found by one warp. 0 if no chain begins there. */
+DEVICE int chain_length(const int *records, int worker, int workers, int lane)
+{
+    if (__ldcg(records + (worker * 2 + 1) * RECORD_INTS) != STATE_OPEN) return 0;
+    for (int base = worker + 1; base < workers; base += 32) {
+        int next = base + lane, state = next < workers ? __ldcg(records + next * 2 * RECORD_INTS) : STATE_LAST;
+        unsigned last = __ballot_sync(ALL_LANES, state == STATE_LAST);
+        if (last != 0) {
+            int end = base + __ffs((int)last);
+            return (end < workers ? end : workers) - worker;
+        }
+    }
+    return workers - worker;
+}
+
+/* Partial result `link` of the chain: link 0 lies in slot 1, the others in slot 0. */
+DEVICE const byte *partial_result(const byte *partials, int worker, int link)
+{
+    return partials + ((long long)(worker + link) * 2 + (link == 0)) * PARTIAL_BYTES;
+}
+
+/* The mean over a slice of the chain, of one cell. */
+DEVICE mean merge_slice(const byte *partials, int worker, int links, int head, int column, int slice)
+{
+    mean result = {MINUS_INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f}};
+    for (int base = slice; base < links; base += SLICES * IN_FLIGHT) {
+        float4 value[IN_FLIGHT];
+        float lse2[IN_FLIGHT], maximum = result.maximum;
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; i++) {
+            int link = base + i * SLICES;
+            const byte *partial = partial_result(partials, worker, link);
+            lse2[i] = MINUS_INFINITY;
+            if (link >= links) continue;
+            lse2[i] = __ldcg((const float *)partial + HEADS * HEAD_DIM + head);
+            value[i] = __ldcg((const float4 *)partial + head * COLUMNS + column);
+        }
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; i++) maximum = fmaxf(maximum, lse2[i]);
+        result = mean_rescaled(result, maximum);
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; i++) result = mean_add(result, lse2[i], 1.0f, value[i]);
+    }
+    return result;
+}
+
+/* The mean of a cell over all slices. */
+DEVICE mean merge_cell(const mean *slices, int cell)
+{
+    mean result = slices[cell];
+    for (int slice = 1; slice < SLICES; slice++) {
+        mean other = slices[slice * CELLS + cell];
+        result = mean_rescaled(result, fmaxf(result.maximum, other.maximum));
+        result = mean_add(result, other.maximum, other.sum, other.total);
+    }
+    return result;
+}
+
+ENTRY(THREADS_MERGE)
+foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads)
+{
+    __shared__ mean slices[SLICES * CELLS];
+    __shared__ int links;
+    const int *records = (const int *)workspace;
+    int worker = (int)blockIdx.x, thread = (int)threadIdx.x;
+    wait_for_previous_kernel();
+    if (thread < 32) {
+        int length = chain_length(records, worker, workers, thread);
+        if (thread == 0) links = length;
+    }
+    __syncthreads();
+    if (links == 0) return;
+    int cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS, head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS;
+    bool active = slice < SLICES && head < HEADS;
+    if (active)
+        slices[thread] = merge_slice(workspace + (long long)workers * 2 * RECORD_INTS * 4, worker, links, head, column, slice);
+    __syncthreads();
+    if (!active || slice != 0) return;
+    mean result = merge_cell(slices, cell);
+    int item = __ldcg(records + (worker * 2 + 1) * RECORD_INTS + 1);
+    long long row = (long long)(item % kv_heads) * HEADS + head;
+    float inverse = result.sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, result.sum); /* the output is 0 if all weights were */
+    float mean_value[4] = {result.total.x * inverse, result.total.y * inverse, result.total.z * inverse, result.total.w * inverse};
+    OF(store_, O_TYPE)(out + item / kv_heads * out_stride, row * HEAD_DIM + column * 4, mean_value);
+    if (lse && column == 0) lse[(long long)item * HEADS + head] = 0.69314718f * (result.maximum + log2f(result.sum));
+}

@@ -1,0 +1,154 @@
+/* Q of one item as three signed 8-bit limbs, the B operand of the first product.
+ *
+ * The operand of K's field f is the byte with all higher fields masked away, B_f = sum over j <= f of code_j * W^j with W = 2^bits. With
+ * q'_f = q_f * W^-f - q_(f+1) * W^-(f+1) (channels 16 apart, nothing after the last field) the sum over f of B_f * q'_f is the sum of code_f * q_f.
+ * All heads of the item share one step: q' is rounded to hi * 2^16 + mid * 2^8 + lo with 1.25 * max |Q| at 127 * 2^16; at least 16 bits
+ * remain for every channel. */
+#include "decode.h"
+
+enum { VECTOR = 8 /* elements of a 16-byte load */, FULL_SCALE = 127 << 16 };
+
+static const float difference_bound = 1.25f; /* |q'| over max |q| */
+
+/* Eight float32 from four registers of 16-bit pairs. */
+static void unpack_pairs(ptx_builder *b, number_type type, const ptx_value pairs[4], ptx_value out[VECTOR])
+{
+    for (int i = 0; i < 4; i++) {
+        if (type == NUMBER_BF16) {
+            out[2 * i] = ptx_bits_to_f32(b, ptx_shl(b, pairs[i], ptx_imm(16)));
+            out[2 * i + 1] = ptx_bits_to_f32(b, ptx_and(b, pairs[i], ptx_imm(0xffff0000)));
+        } else {
+            ptx_value halves[2];
+            ptx_split_b32(b, halves, pairs[i]);
+            out[2 * i] = ptx_cvt_f32_f16(b, halves[0]);
+            out[2 * i + 1] = ptx_cvt_f32_f16(b, halves[1]);
+        }
+    }
+}
+
+/* One limb (byte `at`) of four values as a word. */
+static ptx_value gather_bytes(ptx_builder *b, const ptx_value x[4], int at)
+{
+    ptx_value low = ptx_prmt(b, x[0], x[1], ptx_imm(at | (at + 4) << 4));
+    ptx_value high = ptx_prmt(b, x[2], x[3], ptx_imm(at | (at + 4) << 4));
+    return ptx_prmt(b, low, high, ptx_imm(0x5410));
+}
+
+/* Byte offset of limb `limb` (0 = hi) of head row 0 in a 16-channel slab of this layout. */
+static uint32_t limb_offset(const decode_plan *p, int limb)
+{
+    uint32_t first_row = (uint32_t)(p->q_rows - 8) * 16;
+    if (p->padded_heads == 1) return (uint32_t)(limb / 2) * p->q_sbo + first_row + (uint32_t)(limb % 2) * 16;
+    return (uint32_t)limb * p->q_sbo + first_row;
+}
+
+typedef struct q_vector {
+    ptx_value valid, head, channel; /* of this thread's eight elements */
+    ptx_value x[VECTOR];
+} q_vector;
+
+static q_vector load_vector(decode *d, ptx_value q, int step)
+{
+    ptx_builder *b = d->b;
+    const config *cfg = &d->p->cfg;
+    int per_head = cfg->head_dim / VECTOR;
+    q_vector v;
+    ptx_value index = ptx_add(b, d->thread, ptx_imm(128 * step));
+    v.valid = ptx_setp_lt(b, index, ptx_imm(cfg->heads * per_head));
+    v.head = ptx_div_u32(b, index, ptx_imm(per_head));
+    v.channel = ptx_mul_lo(b, ptx_and(b, index, ptx_imm(per_head - 1)), ptx_imm(VECTOR));
+    ptx_value raw[4], address = ptx_mad_wide_u32(b, index, ptx_imm(16), q);
+    for (int i = 0; i < 4; i++) raw[i] = ptx_mov_b32(b, ptx_imm(0));
+    ptx_guard(b, v.valid);
+    ptx_emit(b, PTX_OP_ld_global_v4, (ptx_value[]){raw[0], raw[1], raw[2], raw[3], address}, 5, 0);
+    unpack_pairs(b, cfg->q_type, raw, v.x);
+    return v;
+}
+
+/* Largest |x| of the item into max, and each head's sum into the exchange area. */
+static void reduce_vector(decode *d, const q_vector *v, ptx_value max)
+{
+    ptx_builder *b = d->b;
+    ptx_value sum = ptx_mov_f32(b, v->x[0]);
+    for (int i = 0; i < VECTOR; i++) {
+        ptx_max_f32_to(b, max, max, ptx_abs_f32(b, v->x[i]));
+        if (i) ptx_add_f32_to(b, sum, sum, v->x[i]);
+    }
+    int lanes = d->p->cfg.head_dim / VECTOR;
+    for (int delta = 1; delta < lanes; delta *= 2)
+        ptx_add_f32_to(b, sum, sum, ptx_shfl_bfly_f32(b, sum, ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
+    ptx_value first = ptx_setp_eq(b, ptx_and(b, d->lane, ptx_imm(lanes - 1)), ptx_imm(0));
+    ptx_value mine = ptx_and_pred(b, first, v->valid);
+    ptx_value address = ptx_mad_lo(b, v->head, ptx_imm(4), d->exchange);
+    ptx_guard(b, mine);
+    ptx_st_shared_f32(b, ptx_at(address, EXCHANGE_Q_SUM), sum);
+}
+
+static void store_limbs(decode *d, const q_vector *v, ptx_value step_inverse)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    const encoding *codes = p->cfg.k.codes;
+    ptx_value block = ptx_shr_u32(b, v->channel, ptx_imm(4));
+    ptx_value field = ptx_and(b, block, ptx_imm(codes->fields - 1));
+    /* W^-f over the step, and -W^-(f+1) over the step or 0 */
+    ptx_value exponent = ptx_sub(b, ptx_imm(127), ptx_mul_lo(b, field, ptx_imm(codes->bits)));
+    ptx_value factor = ptx_mul_f32(b, step_inverse, ptx_bits_to_f32(b, ptx_shl(b, exponent, ptx_imm(23))));
+    ptx_value next_factor = ptx_mul_f32(b, factor, ptx_fimm(-1.0f / (float)(1 << codes->bits)));
+    next_factor = ptx_selp_f32(b, ptx_fimm(0), next_factor, ptx_setp_eq(b, field, ptx_imm(codes->fields - 1)));
+    ptx_value limbs[VECTOR];
+    for (int i = 0; i < VECTOR; i++) {
+        ptx_value next = ptx_shfl_down_f32(b, v->x[i], ptx_imm(16 / VECTOR), ptx_imm(31), ptx_imm(WARP_MASK)); /* the lane of the channel 16 on */
+        ptx_value q = ptx_cvt_s32_f32(b, ptx_fma_f32(b, next, next_factor, ptx_mul_f32(b, v->x[i], factor)));
+        limbs[i] = ptx_xor(b, ptx_add(b, q, ptx_imm(0x8080)), ptx_imm(0x8080)); /* bytes of a signed-digit number */
+    }
+    ptx_value address = ptx_mad_lo(b, block, ptx_imm(p->q_lbo), d->q_limbs);
+    address = ptx_add(b, address, ptx_and(b, v->channel, ptx_imm(8)));
+    ptx_value head_block = ptx_shr_u32(b, v->head, ptx_imm(3));
+    address = ptx_mad_lo(b, head_block, ptx_imm((int64_t)p->q_limbs * p->q_sbo), address);
+    address = ptx_mad_lo(b, ptx_and(b, v->head, ptx_imm(7)), ptx_imm(16), address);
+    for (int limb = 0; limb < p->q_limbs; limb++) {
+        ptx_value words[2] = {gather_bytes(b, limbs, 2 - limb), gather_bytes(b, limbs + 4, 2 - limb)};
+        ptx_guard(b, v->valid);
+        ptx_st_shared_v2(b, ptx_at(address, limb_offset(p, limb)), words);
+    }
+}
+
+void stage_query(decode *d, const cursor *c)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "query");
+    ptx_value q = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c->batch), decode_param_value(d, DECODE_PARAM_q_stride));
+    q = ptx_add_s64(b, q, decode_param_value(d, DECODE_PARAM_q));
+    q = ptx_mad_wide_u32(b, c->head, ptx_imm((int64_t)p->cfg.heads * p->cfg.head_dim * number_info(p->cfg.q_type)->bytes), q);
+
+    int steps = (p->cfg.heads * p->cfg.head_dim / VECTOR + 127) / 128;
+    q_vector vector[4];
+    ptx_value max = ptx_mov_f32(b, ptx_fimm(0));
+    for (int s = 0; s < steps; s++) vector[s] = load_vector(d, q, s);
+    for (int s = 0; s < steps; s++) reduce_vector(d, &vector[s], max);
+    for (int delta = 1; delta < 32; delta *= 2)
+        ptx_max_f32_to(b, max, max, ptx_shfl_bfly_f32(b, max, ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
+    ptx_value slot = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange);
+    ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_Q_MAX), max);
+    decode_consumer_sync(d);
+    ptx_value maxima[4];
+    ptx_ld_shared_v4_f32(b, maxima, ptx_at(d->exchange, EXCHANGE_Q_MAX));
+    for (int w = 1; w < 4; w++) ptx_max_f32_to(b, maxima[0], maxima[0], maxima[w]);
+    /* At least 2^-100, so that a Q of zeros gives limbs of zero */
+    ptx_value largest = ptx_max_f32(b, maxima[0], ptx_fimm(7.8886e-31f));
+    ptx_value inverse = ptx_mul_f32(b, ptx_rcp(b, largest), ptx_fimm((float)FULL_SCALE / difference_bound));
+    for (int s = 0; s < steps; s++) store_limbs(d, &vector[s], inverse);
+    ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2);
+    ptx_mul_f32_to(b, d->q_step, ptx_mul_f32(b, largest, ptx_fimm(difference_bound / FULL_SCALE)), scale);
+    ptx_fence_proxy_async(b);
+    decode_consumer_sync(d);
+    for (int e = 0; e < p->thread_heads; e++) {
+        ptx_value head;
+        decode_head_index(d, e, &head);
+        ptx_value address = ptx_mad_lo(b, head, ptx_imm(4), d->exchange);
+        ptx_mul_f32_to(b, d->q_sum[e], ptx_ld_shared_f32(b, ptx_at(address, EXCHANGE_Q_SUM)), scale);
+    }
+    ptx_scope_pop(b);
+}

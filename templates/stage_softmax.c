@@ -1,0 +1,181 @@
+/* Softmax of one block: exponentials relative to the block's own maximum, and P' = P * V scale as three unsigned 8-bit limbs.
+ *
+ * The reference of a head is its largest score plus log2 of the block's largest V scale minus 22.9, so that P' lies below 2^23 and adding 2^23
+ * leaves it as an integer in the mantissa. l and z are kept in the same unit; block and running sums meet in softmax_factors. */
+#include "decode.h"
+
+#include <math.h>
+
+static const float magic = 8388608.0f; /* 2^23 */
+
+/* Tokens past the end of the sequence get no weight and finite metadata, whatever the page holds there. */
+static void mask_tail(decode *d, ptx_value tokens_left)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "mask");
+    ptx_value full = ptx_setp_ge(b, tokens_left, ptx_imm(p->block_tokens)), done = ptx_label_new(b, "block_is_full");
+    ptx_guard(b, full);
+    ptx_bra_uni(b, done);
+    ptx_value first_token = decode_first_token(d);
+    for (int acc = 0; acc < p->accumulators; acc++) {
+        for (int h = 0; h < 2; h++) {
+            ptx_value token = ptx_add(b, first_token, ptx_imm(32 * h + acc)), inside = ptx_setp_lt(b, token, tokens_left);
+            ptx_selp_b32_to(b, d->v_words[h][acc], d->v_words[h][acc], ptx_imm(0), inside);
+            for (int e = 0; e < p->thread_heads; e++)
+                ptx_selp_f32_to(b, d->score[acc][h][e], d->score[acc][h][e], ptx_fimm(-INFINITY), inside);
+        }
+    }
+    ptx_label_place(b, done);
+    ptx_scope_pop(b);
+}
+
+/* The block's largest score of each head, and log2 of its largest V scale less 22.9. */
+static ptx_value block_maxima(decode *d, ptx_value maxima[MAX_THREAD_HEADS])
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "maximum");
+    ptx_value v_scale = ptx_mov_b32(b, d->v_words[0][0]);
+    for (int e = 0; e < p->thread_heads; e++) maxima[e] = ptx_mov_f32(b, d->score[0][0][e]);
+    for (int acc = 0; acc < p->accumulators; acc++) {
+        for (int h = 0; h < 2; h++) {
+            if (acc + h == 0) continue;
+            ptx_max_u32_to(b, v_scale, v_scale, d->v_words[h][acc]); /* scales are not negative and lie in the high half */
+            for (int e = 0; e < p->thread_heads; e++) ptx_max_f32_to(b, maxima[e], maxima[e], d->score[acc][h][e]);
+        }
+    }
+    for (int e = 0; e < p->thread_heads; e++)
+        for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2)
+            ptx_max_f32_to(b, maxima[e], maxima[e], ptx_shfl_bfly_f32(b, maxima[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
+    v_scale = ptx_redux_max_u32(b, v_scale, ptx_imm(WARP_MASK));
+
+    ptx_value first_row = ptx_setp_eq(b, d->rr, ptx_imm(0));
+    ptx_value mine = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange), head[MAX_THREAD_HEADS];
+    ptx_guard(b, first_row);
+    ptx_st_shared_b32(b, ptx_at(mine, EXCHANGE_V_SCALE), v_scale);
+    for (int e = 0; e < p->thread_heads; e++) {
+        decode_head_index(d, e, &head[e]);
+        ptx_value slot = ptx_mad_lo(b, head[e], ptx_imm(16), mine);
+        ptx_guard(b, first_row);
+        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_MAXIMA), maxima[e]);
+    }
+    decode_consumer_sync(d);
+    for (int e = 0; e < p->thread_heads; e++) {
+        ptx_value warps[4], row = ptx_mad_lo(b, head[e], ptx_imm(16), d->exchange);
+        ptx_ld_shared_v4_f32(b, warps, ptx_at(row, EXCHANGE_MAXIMA));
+        maxima[e] = ptx_max_f32(b, ptx_max_f32(b, warps[0], warps[1]), ptx_max_f32(b, warps[2], warps[3]));
+    }
+    ptx_value scales[4], halves[2];
+    ptx_ld_shared_v4(b, scales, ptx_at(d->exchange, EXCHANGE_V_SCALE));
+    v_scale = ptx_max_u32(b, ptx_max_u32(b, scales[0], scales[1]), ptx_max_u32(b, scales[2], scales[3]));
+    ptx_split_b32(b, halves, v_scale);
+    ptx_value largest = ptx_max_f32(b, ptx_cvt_f32_f16(b, halves[1]), ptx_fimm(0x1p-24f)); /* all scales zero: any reference will do */
+    ptx_value unit = ptx_add_f32(b, ptx_lg2(b, largest), ptx_fimm(-22.9f));
+    ptx_scope_pop(b);
+    return unit;
+}
+
+/* Writes the limbs of neighbouring tokens: `tokens` words of P' in units of 1, as bytes of three rows. */
+static void store_limbs(decode *d, const ptx_value *u, int tokens, ptx_value address)
+{
+    ptx_builder *b = d->b;
+    uint32_t row = d->p->p_sbo; /* limbs are 8 columns apart */
+    if (tokens == 4) {
+        ptx_value low = ptx_prmt(b, u[0], u[1], ptx_imm(0x5140)), high = ptx_prmt(b, u[2], u[3], ptx_imm(0x5140));
+        ptx_value low2 = ptx_prmt(b, u[0], u[1], ptx_imm(0x0062)), high2 = ptx_prmt(b, u[2], u[3], ptx_imm(0x0062));
+        ptx_st_shared_b32(b, ptx_at(address, 0), ptx_prmt(b, low2, high2, ptx_imm(0x5410)));
+        ptx_st_shared_b32(b, ptx_at(address, row), ptx_prmt(b, low, high, ptx_imm(0x7632)));
+        ptx_st_shared_b32(b, ptx_at(address, 2 * row), ptx_prmt(b, low, high, ptx_imm(0x5410)));
+    } else if (tokens == 2) {
+        for (int limb = 0; limb < 3; limb++) {
+            int at = 2 - limb;
+            ptx_st_shared_b16(b, ptx_at(address, limb * row), ptx_prmt(b, u[0], u[1], ptx_imm(at | (at + 4) << 4)));
+        }
+    } else {
+        ptx_st_shared_b8(b, ptx_at(address, 0), ptx_shr_u32(b, u[0], ptx_imm(16)));
+        ptx_st_shared_b8(b, ptx_at(address, row), ptx_shr_u32(b, u[0], ptx_imm(8)));
+        ptx_st_shared_b8(b, ptx_at(address, 2 * row), u[0]);
+    }
+}
+
+/* Exponentials of a block; sums of P and of P * minimum come back in block_l and block_z. */
+static void block_exponentials(decode *d, const ptx_value reference[], ptx_value block_l[], ptx_value block_z[])
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    for (int h = 0; h < 2; h++) {
+        ptx_value scale[MAX_TILES], minimum[MAX_TILES];
+        ptx_scope_push(b, "metadata");
+        for (int acc = 0; acc < p->accumulators; acc++) {
+            ptx_value halves[2];
+            ptx_split_b32(b, halves, d->v_words[h][acc]);
+            minimum[acc] = ptx_cvt_f32_f16(b, halves[0]);
+            scale[acc] = ptx_cvt_f32_f16(b, halves[1]);
+        }
+        ptx_scope_pop(b);
+        ptx_scope_push(b, "scale");
+        if (h % p->v.steps > 0)
+            for (int acc = 0; acc < p->accumulators; acc++) scale[acc] = ptx_mul_f32(b, scale[acc], ptx_fimm(ldexpf(1, -p->cfg.v.codes->bits * p->v.tiles)));
+        ptx_scope_pop(b);
+        for (int e = 0; e < p->thread_heads; e++) {
+            ptx_value u[MAX_TILES];
+            for (int acc = 0; acc < p->accumulators; acc++) {
+                ptx_scope_push(b, "exponential");
+                ptx_value weight = ptx_ex2(b, ptx_sub_f32(b, d->score[acc][h][e], reference[e]));
+                if (acc + h == 0) ptx_mov_f32_to(b, block_l[e], weight);
+                else ptx_add_f32_to(b, block_l[e], block_l[e], weight);
+                ptx_scope_pop(b);
+                ptx_scope_push(b, "scale");
+                if (acc + h == 0) ptx_mul_f32_to(b, block_z[e], weight, minimum[acc]);
+                else ptx_fma_f32_to(b, block_z[e], weight, minimum[acc], block_z[e]);
+                u[acc] = ptx_f32_to_bits(b, ptx_fma_f32(b, weight, scale[acc], ptx_fimm(magic)));
+                ptx_scope_pop(b);
+            }
+            ptx_scope_push(b, "limbs");
+            /* rows rr and rr + 8 of the chunk are two 16-token slabs apart */
+            int64_t offset = (int64_t)(2 * h) * p->p_lbo + (e / 2) * 3 * p->p_sbo + (e % 2) * 16;
+            store_limbs(d, u, p->accumulators, ptx_at(d->p_store, offset));
+            ptx_scope_pop(b);
+        }
+    }
+}
+
+void stage_softmax_reference(decode *d, const ring *r, ptx_value tokens_left, ptx_value reference[MAX_THREAD_HEADS])
+{
+    ptx_builder *b = d->b;
+    ptx_scope_push(b, "v");
+    stage_metadata(d, ptx_at(ptx_add(b, decode_stage(d, r), d->meta_offset), d->p->cfg.page_tokens * METADATA_BYTES), d->v_words);
+    mask_tail(d, tokens_left);
+    ptx_value unit = block_maxima(d, reference);
+    for (int e = 0; e < d->p->thread_heads; e++) reference[e] = ptx_add_f32(b, reference[e], unit);
+    ptx_scope_pop(b);
+}
+
+softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_THREAD_HEADS])
+{
+    ptx_builder *b = d->b;
+    softmax_factors f;
+    ptx_value block_l[MAX_THREAD_HEADS], block_z[MAX_THREAD_HEADS];
+    ptx_scope_push(b, "v");
+    for (int e = 0; e < d->p->thread_heads; e++) {
+        block_l[e] = ptx_reg(b, PTX_KIND_F);
+        block_z[e] = ptx_reg(b, PTX_KIND_F);
+    }
+    block_exponentials(d, reference, block_l, block_z);
+    ptx_fence_proxy_async(b);
+    ptx_scope_push(b, "running");
+    for (int e = 0; e < d->p->thread_heads; e++) {
+        ptx_value next = ptx_max_f32(b, d->reference[e], reference[e]);
+        f.old[e] = ptx_ex2(b, ptx_sub_f32(b, d->reference[e], next));
+        f.block[e] = ptx_ex2(b, ptx_sub_f32(b, reference[e], next));
+        ptx_mov_f32_to(b, d->reference[e], next);
+        ptx_mul_f32_to(b, d->l[e], d->l[e], f.old[e]);
+        ptx_fma_f32_to(b, d->l[e], block_l[e], f.block[e], d->l[e]);
+        ptx_mul_f32_to(b, d->z[e], d->z[e], f.old[e]);
+        ptx_fma_f32_to(b, d->z[e], block_z[e], f.block[e], d->z[e]);
+    }
+    ptx_scope_pop(b);
+    ptx_scope_pop(b);
+    return f;
+}

@@ -1,0 +1,82 @@
+/* Second product: O^T += V^T P'^T, 64 channels a tile. Every warp needs all 256 tokens of its 16 channels of a tile. */
+#include "decode.h"
+
+/* Registers of the A operand of (channel tile, step): a mask, and for the second half of a word's fields a shift before it where halves share words.
+   Codes stay where they stand in their byte; the weight of a tile's place goes into the output, that of a step's place into P'. */
+static void unpack_step(decode *d, const ptx_value *words, ptx_value *shifted, int tile, int step, ptx_value a[4])
+{
+    ptx_builder *b = d->b;
+    const encoding *codes = d->p->cfg.v.codes;
+    const v_fields *v = &d->p->v;
+    for (int r = 0; r < 4; r++) {
+        int half = r / 2, row = r % 2, place = tile % v->tiles + v->tiles * (step % v->steps);
+        int n = (((tile / v->tiles) * (2 / v->steps) + step / v->steps) * (2 / v->halves) + half / v->halves) * 2 + row;
+        ptx_value word = words[n];
+        if (half % v->halves > 0) {
+            if (shifted[n].kind == PTX_KIND_NONE) shifted[n] = ptx_shr_u32(b, word, ptx_imm(codes->bits * v->tiles * v->steps));
+            word = shifted[n];
+        }
+        a[r] = ptx_and(b, word, ptx_imm((int64_t)(uint32_t)(codes->mask << (codes->bits * place))));
+    }
+}
+
+static void load_chunk(decode *d, ptx_value address, int chunk, ptx_value *words)
+{
+    const decode_plan *p = d->p;
+    int64_t at = (int64_t)(chunk / p->chunks_per_page) * p->v_ring.page_bytes + (chunk % p->chunks_per_page) * (int64_t)p->page.v_chunk_bytes;
+    if (p->v.words == 2) {
+        ptx_ld_shared_v2(d->b, words, ptx_at(address, at));
+        return;
+    }
+    for (int n = 0; n < p->v.words; n += 4) ptx_ld_shared_v4(d->b, words + n, ptx_at(address, at + n / 4 * 2048));
+}
+
+void stage_value_issue(decode *d, const ring *r)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "v");
+    ptx_value address = ptx_add(b, decode_stage(d, r), d->v_offset), words[4][MAX_WORDS];
+    int chunks = p->block_tokens / CHUNK_TOKENS;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        load_chunk(d, address, chunk, words[chunk]);
+        ptx_value shifted[MAX_WORDS] = {0}, a[2][MAX_TILES][4];
+        ptx_scope_push(b, "unpack");
+        for (int step = 0; step < 2; step++)
+            for (int tile = 0; tile < p->channel_tiles; tile++) unpack_step(d, words[chunk], shifted, tile, step, a[step][tile]);
+        ptx_scope_pop(b);
+        ptx_wgmma_fence(b);
+        for (int step = 0; step < 2; step++) {
+            ptx_value descriptor = ptx_add_s64(b, d->p_descriptor, ptx_imm((int64_t)(chunk * 4 + step * 2) * p->p_lbo / 16));
+            for (int tile = 0; tile < p->channel_tiles; tile++)
+                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->pv[tile], p->pv_columns / 2, a[step][tile], descriptor, chunk + step > 0);
+        }
+        /* the operands of value_flight chunks are in registers at a time */
+        ptx_wgmma_commit(b);
+        if (chunk + 1 >= p->value_flight && chunk + 1 < chunks) ptx_wgmma_wait(b, ptx_imm(p->value_flight - 1));
+    }
+    ptx_scope_pop(b);
+}
+
+void stage_value_update(decode *d, const softmax_factors *f)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    ptx_scope_push(b, "v");
+    ptx_scope_push(b, "update");
+    for (int e = 0; e < p->thread_heads; e++) {
+        ptx_value factor[MAX_TILES]; /* by field: codes are used where they stand in their byte */
+        factor[0] = f->block[e];
+        for (int field = 1; field < p->v.tiles; field++) factor[field] = ptx_mul_f32(b, f->block[e], ptx_fimm(1.0f / (float)(1 << (p->cfg.v.codes->bits * field))));
+        for (int tile = 0; tile < p->channel_tiles; tile++) {
+            for (int h = 0; h < 2; h++) {
+                const ptx_value *acc = d->pv[tile] + (e / 2) * 12 + 2 * h + e % 2;
+                ptx_value sum = decode_combine_limbs(d, acc[0], acc[4], acc[8]), o = d->o[tile][h][e];
+                ptx_mul_f32_to(b, o, o, f->old[e]);
+                ptx_fma_f32_to(b, o, sum, factor[tile % p->v.tiles], o);
+            }
+        }
+    }
+    ptx_scope_pop(b);
+    ptx_scope_pop(b);
+}
