@@ -1,0 +1,430 @@
+/* Plain C answers to check everything else against; the header says what each is. */
+#include "reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fragment.h"
+
+/* ---- Numbers ---- */
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+float reference_from_bf16(uint16_t bits)
+{
+    return float_of((uint32_t)bits << 16);
+}
+
+float reference_from_f16(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float magnitude = exponent == 31   ? (fraction ? NAN : INFINITY)
+                      : exponent == 0  ? ldexpf((float)fraction, -24)
+                                       : ldexpf((float)(fraction + 1024), exponent - 25);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+uint16_t reference_to_bf16(float x)
+{
+    uint32_t bits = bits_of(x);
+    if (isnan(x)) return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* a carry out of the fraction is the next binade, or infinity */
+}
+
+uint16_t reference_to_f16(float x)
+{
+    if (isnan(x)) return 0x7fff;
+    unsigned sign = bits_of(x) >> 16 & 0x8000;
+    float magnitude = fabsf(x);
+    if (magnitude >= 65520.0f) return (uint16_t)(sign | 0x7c00); /* the middle of the largest number and 2^16 goes to the even one, 2^16 */
+    int exponent = -14;
+    if (magnitude >= ldexpf(1.0f, -14)) frexpf(magnitude, &exponent), exponent--;
+    int significand = (int)rintf(ldexpf(magnitude, 10 - exponent)); /* 0 .. 2048, in units of 2^(exponent - 10); exact but for this rint */
+    return (uint16_t)(sign | (unsigned)((exponent + 14) * 1024 + significand));
+}
+
+float reference_widen(number_type type, uint16_t bits)
+{
+    return type == NUMBER_F16 ? reference_from_f16(bits) : reference_from_bf16(bits);
+}
+
+uint16_t reference_narrow(number_type type, float x)
+{
+    return type == NUMBER_F16 ? reference_to_f16(x) : reference_to_bf16(x);
+}
+
+void reference_read(number_type type, const void *numbers, size_t count, float *out)
+{
+    if (type == NUMBER_F32) {
+        memcpy(out, numbers, count * sizeof *out);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) out[i] = reference_widen(type, ((const uint16_t *)numbers)[i]);
+}
+
+void reference_write(number_type type, const float *in, size_t count, void *numbers)
+{
+    if (type == NUMBER_F32) {
+        memcpy(numbers, in, count * sizeof *in);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) ((uint16_t *)numbers)[i] = reference_narrow(type, in[i]);
+}
+
+/* ---- Quantiser ---- */
+
+static float clean(number_type m_type, float x)
+{
+    float limit = m_type == NUMBER_F16 ? 65504.0f : ldexpf(1.0f, 100);
+    if (isnan(x)) return 0;
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
+uint32_t reference_quantise(number_type m_type, int bits, const float *x, int count, uint8_t *codes)
+{
+    float levels = (float)((1 << bits) - 1), smallest = clean(m_type, x[0]), largest = smallest;
+    for (int i = 1; i < count; i++) {
+        float value = clean(m_type, x[i]);
+        if (value < smallest) smallest = value;
+        if (value > largest) largest = value;
+    }
+    if (smallest == 0) smallest = 0; /* not -0 */
+    float range = largest - smallest;
+    uint16_t minimum_bits = reference_narrow(m_type, smallest), scale_bits = reference_narrow(m_type, range / levels);
+    float minimum = reference_widen(m_type, minimum_bits), scale = reference_widen(m_type, scale_bits);
+    if (scale < ldexpf(1.0f, -100)) {
+        memset(codes, 0, (size_t)count);
+        return minimum_bits;
+    }
+    for (int i = 0; i < count; i++) {
+        float difference = clean(m_type, x[i]) - minimum, code = difference / scale;
+        codes[i] = (uint8_t)rintf(code < 0 ? 0 : code > levels ? levels : code);
+    }
+    return (uint32_t)scale_bits << 16 | minimum_bits;
+}
+
+float reference_dequantise(number_type m_type, uint32_t metadata, int code)
+{
+    float scaled = reference_widen(m_type, (uint16_t)(metadata >> 16)) * (float)code; /* exact: 11 bits times 4 bits */
+    return scaled + reference_widen(m_type, (uint16_t)metadata);
+}
+
+/* ---- Pages ---- */
+
+static const scheme *side_scheme(const config *cfg, reference_side side)
+{
+    return side == REFERENCE_K ? &cfg->k : &cfg->v;
+}
+
+static code_place place_of(const config *cfg, reference_side side, int token, int channel)
+{
+    const encoding *codes = side_scheme(cfg, side)->codes;
+    return side == REFERENCE_K ? fragment_k_place(codes, cfg->head_dim, token, channel) : fragment_v_place(codes, cfg->head_dim, token, channel);
+}
+
+/* Offset in the page of the chunk of a token, and of its metadata. */
+static uint32_t chunk_offset(const config *cfg, reference_side side, int token)
+{
+    page_layout page = fragment_page_layout(cfg);
+    uint32_t chunk = (uint32_t)(token / CHUNK_TOKENS);
+    return side == REFERENCE_K ? page.k_codes + chunk * page.k_chunk_bytes : page.v_codes + chunk * page.v_chunk_bytes;
+}
+
+static uint32_t metadata_offset(const config *cfg, reference_side side, int token)
+{
+    page_layout page = fragment_page_layout(cfg);
+    return (side == REFERENCE_K ? page.k_metadata : page.v_metadata) + (uint32_t)(token * METADATA_BYTES);
+}
+
+void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes, uint32_t metadata)
+{
+    uint8_t *chunk = (uint8_t *)page + chunk_offset(cfg, side, token);
+    unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
+    for (int c = 0; c < cfg->head_dim; c++) {
+        code_place p = place_of(cfg, side, token % CHUNK_TOKENS, c);
+        chunk[p.byte] = (uint8_t)((chunk[p.byte] & ~(mask << p.shift)) | (unsigned)codes[c] << p.shift);
+    }
+    memcpy((uint8_t *)page + metadata_offset(cfg, side, token), &metadata, sizeof metadata);
+}
+
+uint32_t reference_page_load(const config *cfg, const void *page, reference_side side, int token, uint8_t *codes)
+{
+    const uint8_t *chunk = (const uint8_t *)page + chunk_offset(cfg, side, token);
+    unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
+    uint32_t metadata;
+    for (int c = 0; c < cfg->head_dim; c++) {
+        code_place p = place_of(cfg, side, token % CHUNK_TOKENS, c);
+        codes[c] = (uint8_t)(chunk[p.byte] >> p.shift & mask);
+    }
+    memcpy(&metadata, (const uint8_t *)page + metadata_offset(cfg, side, token), sizeof metadata);
+    return metadata;
+}
+
+uint8_t *reference_page(const reference_cache *cache, int sequence, int head, int token)
+{
+    int64_t row = cache->page_indptr != NULL ? cache->page_indptr[sequence] : (int64_t)sequence * cache->table_stride;
+    int32_t page = cache->page_table[row + token / cache->cfg->page_tokens];
+    return cache->pages + page * cache->page_stride + head * cache->head_stride;
+}
+
+void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token, const float *x)
+{
+    const config *cfg = cache->cfg;
+    uint8_t codes[REFERENCE_HEAD_DIM_MAX];
+    uint32_t metadata = reference_quantise(cfg->m_type, side_scheme(cfg, side)->codes->bits, x, cfg->head_dim, codes);
+    reference_page_store(cfg, reference_page(cache, sequence, head, token), side, token % cfg->page_tokens, codes, metadata);
+}
+
+/* Dequantises the first `tokens` tokens of a page; places [CHUNK_TOKENS][head_dim] are those of a chunk. */
+static void gather_page(const config *cfg, const uint8_t *page, reference_side side, const code_place *places, int tokens, float *out)
+{
+    unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
+    for (int t = 0; t < tokens; t++) {
+        const uint8_t *chunk = page + chunk_offset(cfg, side, t);
+        const code_place *row = places + t % CHUNK_TOKENS * cfg->head_dim;
+        float value[16]; /* of each code */
+        uint32_t metadata;
+        memcpy(&metadata, page + metadata_offset(cfg, side, t), sizeof metadata);
+        for (unsigned code = 0; code <= mask; code++) value[code] = reference_dequantise(cfg->m_type, metadata, (int)code);
+        for (int c = 0; c < cfg->head_dim; c++) *out++ = value[chunk[row[c].byte] >> row[c].shift & mask];
+    }
+}
+
+bool reference_gather(const reference_cache *cache, int sequence, int head, int tokens, float *k, float *v)
+{
+    const config *cfg = cache->cfg;
+    code_place *places = malloc((size_t)(CHUNK_TOKENS * cfg->head_dim) * sizeof *places);
+    if (places == NULL) return false;
+    for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
+        float *out = side == REFERENCE_K ? k : v;
+        if (out == NULL) continue;
+        for (int i = 0; i < CHUNK_TOKENS * cfg->head_dim; i++)
+            places[i] = place_of(cfg, (reference_side)side, i / cfg->head_dim, i % cfg->head_dim);
+        for (int t = 0; t < tokens; t += cfg->page_tokens) {
+            int count = tokens - t < cfg->page_tokens ? tokens - t : cfg->page_tokens;
+            gather_page(cfg, reference_page(cache, sequence, head, t), (reference_side)side, places, count, out + (size_t)t * (size_t)cfg->head_dim);
+        }
+    }
+    free(places);
+    return true;
+}
+
+/* ---- Attention ---- */
+
+enum { LANES = 4 }; /* partial sums, for speed */
+
+static double dot(const double *a, const double *b, int dim)
+{
+    double sum[LANES] = {0};
+    int c = 0;
+    for (; c + LANES <= dim; c += LANES)
+        for (int j = 0; j < LANES; j++) sum[j] += a[c + j] * b[c + j];
+    for (; c < dim; c++) sum[0] += a[c] * b[c];
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+static void widen_row(const float *in, int dim, double *out)
+{
+    for (int c = 0; c < dim; c++) out[c] = in[c];
+}
+
+/* score[r][t] = scale * q[r] . k[t]; wide is room for dim numbers. */
+static void score_all(const float *k, int tokens, int dim, const double *q, int rows, double scale, double *wide, double *score)
+{
+    for (int t = 0; t < tokens; t++) {
+        widen_row(k + (size_t)t * (size_t)dim, dim, wide);
+        for (int r = 0; r < rows; r++) score[(size_t)r * (size_t)tokens + (size_t)t] = scale * dot(q + r * dim, wide, dim);
+    }
+}
+
+/* Turns scores into weights exp(score - maximum); returns their sum. */
+static double exponentiate(double *score, int tokens, double *maximum)
+{
+    double sum = 0;
+    *maximum = -INFINITY;
+    for (int t = 0; t < tokens; t++)
+        if (score[t] > *maximum) *maximum = score[t];
+    for (int t = 0; t < tokens; t++) sum += score[t] = exp(score[t] - *maximum);
+    return sum;
+}
+
+bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale, double *out, double *lse)
+{
+    double *work = malloc(((size_t)rows * ((size_t)tokens + (size_t)dim) + (size_t)dim) * sizeof *work);
+    if (work == NULL) return false;
+    double *wide = work, *q_wide = work + dim, *score = q_wide + rows * dim;
+    for (int r = 0; r < rows; r++) widen_row(q + r * dim, dim, q_wide + r * dim);
+    score_all(k, tokens, dim, q_wide, rows, scale, wide, score);
+    memset(out, 0, (size_t)rows * (size_t)dim * sizeof *out);
+    double *sums = q_wide; /* of the weights; q is no longer needed */
+    for (int r = 0; r < rows; r++) {
+        double maximum;
+        sums[r] = exponentiate(score + (size_t)r * (size_t)tokens, tokens, &maximum);
+        if (lse != NULL) lse[r] = tokens > 0 ? maximum + log(sums[r]) : -INFINITY;
+    }
+    for (int t = 0; t < tokens; t++) {
+        widen_row(v + (size_t)t * (size_t)dim, dim, wide);
+        for (int r = 0; r < rows; r++) {
+            double weight = score[(size_t)r * (size_t)tokens + (size_t)t], *o = out + r * dim;
+            for (int c = 0; c < dim; c++) o[c] += weight * wide[c];
+        }
+    }
+    for (int r = 0; r < rows && tokens > 0; r++)
+        for (int c = 0; c < dim; c++) out[r * dim + c] /= sums[r];
+    free(work);
+    return true;
+}
+
+double reference_error_f64(const double *a, const double *b, size_t count)
+{
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        size += b[i] * b[i];
+    }
+    if (isnan(difference)) return INFINITY;
+    return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}
+
+double reference_error(const float *a, const double *b, size_t count)
+{
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += b[i] * b[i];
+    }
+    if (isnan(difference)) return INFINITY;
+    return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}
+
+/* ---- Random numbers ---- */
+
+void reference_seed(reference_rng *rng, uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        seed += 0x9e3779b97f4a7c15u;
+        uint64_t z = seed;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        rng->state[i] = z ^ z >> 31;
+    }
+}
+
+static uint64_t rotate_left(uint64_t x, int count)
+{
+    return x << count | x >> (64 - count);
+}
+
+uint64_t reference_bits(reference_rng *rng)
+{
+    uint64_t *s = rng->state, result = rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate_left(s[3], 45);
+    return result;
+}
+
+double reference_uniform(reference_rng *rng)
+{
+    return (double)(reference_bits(rng) >> 11) * 0x1p-53;
+}
+
+double reference_normal(reference_rng *rng)
+{
+    double radius = sqrt(-2 * log(1 - reference_uniform(rng))), turn = reference_uniform(rng);
+    return radius * cos(6.283185307179586 * turn);
+}
+
+uint32_t reference_below(reference_rng *rng, uint32_t end)
+{
+    return (uint32_t)(((reference_bits(rng) >> 32) * end) >> 32);
+}
+
+/* ---- Data ---- */
+
+const char *reference_data_name(reference_data kind)
+{
+    static const char *const names[REFERENCE_DATA_KINDS] = {
+#define KIND(id, name, meaning) name,
+        REFERENCE_DATA(KIND)
+#undef KIND
+    };
+    return names[kind];
+}
+
+static void fill_normal(reference_rng *rng, size_t count, float *out)
+{
+    for (size_t i = 0; i < count; i++) out[i] = (float)reference_normal(rng);
+}
+
+static double score_of(const float *q, const float *k, int dim, double scale)
+{
+    double sum = 0;
+    for (int c = 0; c < dim; c++) sum += (double)q[c] * (double)k[c];
+    return scale * sum;
+}
+
+/* Scales each row of q so that its largest score is 50. */
+static void stretch_scores(int tokens, int dim, int rows, double scale, float *q, const float *k)
+{
+    for (int r = 0; r < rows; r++) {
+        double largest = 0;
+        for (int t = 0; t < tokens; t++) largest = fmax(largest, score_of(q + r * dim, k + (size_t)t * (size_t)dim, dim, scale));
+        for (int c = 0; c < dim && largest > 0; c++) q[r * dim + c] = (float)(q[r * dim + c] * (50 / largest));
+    }
+}
+
+/* Makes the first token's key one large channel, and that channel of q such that the token's score is the log of the others' sum. */
+static void make_sink(int tokens, int dim, int rows, double scale, float *q, float *k)
+{
+    const double size = 200;
+    for (int c = 0; c < dim; c++) k[c] = c == 0 ? (float)size : 0;
+    for (int r = 0; r < rows; r++) {
+        double wanted = 0;
+        for (int round = 0; round < 3; round++) { /* that channel takes part in the other scores too, a little */
+            double sum = 0;
+            q[r * dim] = (float)(wanted / (size * scale));
+            for (int t = 1; t < tokens; t++) sum += exp(score_of(q + r * dim, k + (size_t)t * (size_t)dim, dim, scale));
+            wanted = sum > 0 ? log(sum) : 0;
+        }
+        q[r * dim] = (float)(wanted / (size * scale));
+    }
+}
+
+void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q, float *k, float *v)
+{
+    size_t count = (size_t)tokens * (size_t)dim;
+    fill_normal(rng, (size_t)rows * (size_t)dim, q);
+    fill_normal(rng, count, k);
+    fill_normal(rng, count, v);
+    switch (kind) {
+    case REFERENCE_DATA_OUTLIERS:
+        for (size_t i = 0; i < count; i++) {
+            if (i % 32 == 5) k[i] *= 30;
+            if (i % 32 == 19) v[i] *= 30;
+        }
+        break;
+    case REFERENCE_DATA_LARGE_SCORES: stretch_scores(tokens, dim, rows, scale, q, k); break;
+    case REFERENCE_DATA_SINK:
+        if (tokens > 0) make_sink(tokens, dim, rows, scale, q, k);
+        break;
+    case REFERENCE_DATA_RANDOM:
+    case REFERENCE_DATA_KINDS: break;
+    }
+}

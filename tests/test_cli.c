@@ -1,0 +1,426 @@
+/* The command line program from outside: exit codes, one-line reasons, files written whole or not at all, the numbers of `inspect`.
+ * $FOSCAR_TOOL is the program. What needs a GPU or ptxas is skipped where there is none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cJSON.h>
+
+#include "config.h"
+
+#define SPEC "sm_90a-k2t128-v2t128-d128-h8-p64"
+#define INPUT "tests/data/smollm2_135m_layer09.safetensors"
+#define INPUT_SPEC "sm_90a-k4t64-v4t64-d64-h3-p64-of32"
+
+enum { OK, FAILED, USAGE, ENVIRONMENT, TEXT_MAX = 1 << 22 };
+
+static char folder[64]; /* of this run, removed at its end */
+static char out[TEXT_MAX], err[TEXT_MAX];
+
+static size_t read_file(const char *path, char *text)
+{
+    FILE *file = fopen(path, "rb");
+    size_t length = file != NULL ? fread(text, 1, TEXT_MAX - 1, file) : 0;
+    if (file != NULL) fclose(file);
+    text[length] = '\0';
+    return length;
+}
+
+/* Runs "PREFIX foscar ARGUMENTS" with standard output to a file (NULL: of the folder); fills out and err; returns the exit code. */
+static int run_to(const char *prefix, const char *arguments, const char *file)
+{
+    char line[2048], path[128];
+    snprintf(path, sizeof path, "%s/out", folder);
+    snprintf(line, sizeof line, "%s '%s' %s >%s 2>%s/err", prefix, getenv("FOSCAR_TOOL"), arguments, file != NULL ? file : path, folder);
+    int status = system(line);
+    out[0] = '\0';
+    if (file == NULL) read_file(path, out);
+    snprintf(path, sizeof path, "%s/err", folder);
+    read_file(path, err);
+    if (!WIFEXITED(status)) fail_msg("'%s' did not exit by itself", line);
+    return WEXITSTATUS(status);
+}
+
+static int run(const char *arguments)
+{
+    return run_to("", arguments, NULL);
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) fail_msg("\"%s\" is not in \"%.2000s\"", part, text);
+}
+
+/* Standard error is one line that begins with the program's name. */
+static void assert_one_line_reason(const char *part)
+{
+    char *newline = strchr(err, '\n');
+    assert_non_null(newline);
+    assert_int_equal(newline[1], '\0');
+    assert_memory_equal(err, "foscar", 6);
+    assert_contains(err, part);
+}
+
+static bool has_gpu(void)
+{
+    run("doctor --json");
+    cJSON *json = cJSON_Parse(out), *row;
+    bool found = false;
+    cJSON_ArrayForEach(row, json)
+        if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), "GPU") == 0 && strstr(cJSON_GetStringValue(cJSON_GetObjectItem(row, "detail")), "sm_90a")) found = true;
+    cJSON_Delete(json);
+    return found;
+}
+
+static bool has_tool(const char *name)
+{
+    run("doctor --json");
+    cJSON *json = cJSON_Parse(out), *row;
+    bool found = false;
+    cJSON_ArrayForEach(row, json)
+        if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), name) == 0) found = cJSON_IsTrue(cJSON_GetObjectItem(row, "found"));
+    cJSON_Delete(json);
+    return found;
+}
+
+/* ---- All subcommands ---- */
+
+static void every_subcommand_has_help_with_an_example_and_exit_codes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"list", "emit", "inspect", "run", "bench", "doctor"};
+    assert_int_equal(run("--help"), OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_contains(out, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char arguments[64], example[64];
+        snprintf(arguments, sizeof arguments, "%s --help", names[i]);
+        snprintf(example, sizeof example, "example:\n  foscar %s", names[i]);
+        assert_int_equal(run(arguments), OK);
+        assert_contains(out, example);
+        assert_contains(out, "exit codes:");
+        assert_string_equal(err, "");
+    }
+    assert_int_equal(run("--version"), OK);
+    assert_contains(out, "foscar 0.");
+}
+
+static void wrong_usage_exits_with_2_and_writes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *reason;
+    } rows[] = {
+        {"frobnicate", "'frobnicate' is no command"},
+        {"list --frobnicate", "unknown option '--frobnicate'"},
+        {"list --json=1", "takes no value"},
+        {"emit", "usage: foscar emit"},
+        {"emit sm_90a-k2t128-v2t128-d100-h8-p64", "spec field 'd': 100 is not a head dimension this target has (64, 128, 256)"},
+        {"emit " SPEC " --output", "needs a value"},
+        {"emit --all", "-o DIRECTORY"},
+        {"emit " SPEC " " SPEC, "usage: foscar emit"},
+        {"inspect", "usage: foscar inspect"},
+        {"inspect " SPEC "-x1", "'x1'"},
+        {"run", "usage: foscar run"},
+        {"run --all " SPEC, "--all takes no spec"},
+        {"run " SPEC " --batch 0", "'0' is not a number from 1 to 65535"},
+        {"run " SPEC " --batch 2x", "'2x'"},
+        {"run " SPEC " --seed 99999999999999999999", "option --seed"},
+        {"run " SPEC " --data pink", "'pink' is none of random|outlier|large|sink"},
+        {"run " SPEC " --context soon", "option --context: 'soon'"},
+        {"run " SPEC " --context ragged:-1", "option --context: 'ragged:-1'"},
+        {"run " SPEC " --input /nowhere/x", "cannot open /nowhere/x"},
+        {"run " SPEC " --input " INPUT, "takes a spec with d64 and h3"},
+        {"bench " SPEC "-", "empty field"},
+        {"bench --batch 3", "--batch and --context go together"},
+        {"bench --repeats 5", "from 30"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int code = run(rows[i].arguments);
+        if (code != USAGE) fail_msg("'%s' exits with %d: %s", rows[i].arguments, code, err);
+        assert_string_equal(out, "");
+        assert_one_line_reason(rows[i].reason);
+    }
+    assert_int_equal(run(""), USAGE);
+}
+
+static void a_full_disk_is_reported(void **state)
+{
+    (void)state;
+    if (access("/dev/full", W_OK) != 0) skip();
+    assert_int_equal(run_to("", "list --specs", "/dev/full"), FAILED);
+    assert_one_line_reason("standard output");
+    assert_int_equal(run("emit " SPEC " -o /dev/full"), FAILED);
+    assert_one_line_reason("cannot write /dev/full");
+}
+
+/* ---- list, emit ---- */
+
+static void list_names_the_grid(void **state)
+{
+    (void)state;
+    int lines = 0;
+    assert_int_equal(run("list --specs"), OK);
+    for (char *line = strtok(out, "\n"); line != NULL; line = strtok(NULL, "\n"), lines++) {
+        config cfg;
+        assert_true(config_parse(line, &cfg, NULL));
+    }
+    assert_int_equal(lines, registry_size());
+    assert_int_equal(run("list --json"), OK);
+    cJSON *json = cJSON_Parse(out);
+    assert_int_equal(cJSON_GetArraySize(json), registry_size());
+    cJSON_Delete(json);
+    assert_int_equal(run("list"), OK);
+    assert_contains(out, "sm_90a");
+}
+
+static int files_in_folder(void)
+{
+    int count = 0;
+    DIR *directory = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static void emit_writes_the_same_bytes_everywhere(void **state)
+{
+    (void)state;
+    static char first[TEXT_MAX], file[TEXT_MAX];
+    char arguments[256], path[128];
+    assert_int_equal(run("emit " SPEC), OK);
+    strcpy(first, out);
+    assert_contains(first, ".target sm_90a");
+    assert_int_equal(run("emit " SPEC "-bf16-obf16"), OK); /* the same kernel spelt otherwise */
+    assert_string_equal(out, first);
+    snprintf(path, sizeof path, "%s/kernel.ptx", folder);
+    snprintf(arguments, sizeof arguments, "emit " SPEC " -o %s", path);
+    for (int round = 0; round < 2; round++) { /* the second one replaces a file */
+        assert_int_equal(run(arguments), OK);
+        assert_string_equal(out, "");
+        read_file(path, file);
+        assert_string_equal(file, first);
+    }
+    assert_int_equal(files_in_folder(), 3); /* out, err, kernel.ptx: no temporary file is left */
+    snprintf(arguments, sizeof arguments, "emit sm_90a -o %s", path);
+    assert_int_equal(run(arguments), USAGE);
+    read_file(path, file);
+    assert_string_equal(file, first); /* a failure leaves the old file */
+    unlink(path);
+    assert_int_equal(run("emit " SPEC " -o /nowhere/kernel.ptx"), FAILED);
+    assert_one_line_reason("cannot write /nowhere/kernel.ptx");
+    assert_int_equal(run("emit " SPEC " --plan"), OK);
+    assert_contains(out, "shared memory");
+}
+
+static void emitting_the_whole_grid_takes_under_5_seconds(void **state)
+{
+    (void)state;
+    char arguments[128], line[256];
+    struct rusage before, after;
+    getrusage(RUSAGE_CHILDREN, &before);
+    snprintf(arguments, sizeof arguments, "emit --all -o %s/grid", folder);
+    assert_int_equal(run(arguments), OK);
+    getrusage(RUSAGE_CHILDREN, &after);
+    double seconds = (double)(after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) +
+                     (double)(after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec) * 1e-6;
+    assert_true(seconds < 5);
+    snprintf(line, sizeof line, "test \"$(ls %s/grid/*.ptx | wc -l)\" -eq %d && rm -r %s/grid", folder, registry_size(), folder);
+    assert_int_equal(system(line), 0);
+}
+
+/* ---- inspect ---- */
+
+static double number_at(const cJSON *json, const char *object, const char *key)
+{
+    const cJSON *item = object != NULL ? cJSON_GetObjectItem(cJSON_GetObjectItem(json, object), key) : cJSON_GetObjectItem(json, key);
+    if (!cJSON_IsNumber(item)) fail_msg("no number %s.%s", object != NULL ? object : "", key);
+    return item->valuedouble;
+}
+
+static void inspect_meets_the_work_per_element_that_was_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        double alu, scale;
+    } rows[] = {
+        {"sm_90a-k2t128-v2t128-d128-h8-p64", 0.3125, 0.19},
+        {"sm_90a-k4t128-v4t128-d128-h8-p64", 0.25, 0.19},
+        {"sm_90a-k2t128-v2t128-d128-h1-p64", 0.3125, 0.024},
+        {"sm_90a-k4t128-v4t128-d128-h1-p64", 0.25, 0.024},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments, "inspect --no-assemble --json %s", rows[i].spec);
+        assert_int_equal(run(arguments), OK);
+        cJSON *json = cJSON_Parse(out);
+        double alu = number_at(json, "alu_per_element", "total"), scale = number_at(json, "scale_ops_per_element", "total");
+        if (!(alu > 0 && alu <= rows[i].alu)) fail_msg("%s: %g ALU instructions an element, at most %g wanted", rows[i].spec, alu, rows[i].alu);
+        if (!(scale > 0 && scale <= rows[i].scale)) fail_msg("%s: %g scale operations an element, at most %g wanted", rows[i].spec, scale, rows[i].scale);
+        assert_true(number_at(json, NULL, "tensor_instructions") > 0);
+        assert_true(cJSON_IsNull(cJSON_GetObjectItem(json, "registers"))); /* not assembled, so not known */
+        cJSON_Delete(json);
+    }
+}
+
+static void inspect_shows_what_ptxas_made(void **state)
+{
+    (void)state;
+    if (!has_tool("ptxas")) skip();
+    assert_int_equal(run("inspect --json " SPEC), OK);
+    cJSON *json = cJSON_Parse(out);
+    assert_true(number_at(json, NULL, "registers") > 0);
+    assert_true(number_at(json, NULL, "shared_bytes") > 0);
+    assert_true(number_at(json, NULL, "spill_bytes") == 0);
+    number_at(json, "alu_per_element", "k");
+    number_at(json, "alu_per_element", "v");
+    number_at(json, "scale_ops_per_element", "k");
+    number_at(json, "scale_ops_per_element", "v");
+    cJSON_Delete(json);
+    assert_int_equal(run("inspect " SPEC), OK);
+    assert_contains(out, "scale-and-offset operations");
+    assert_contains(out, "occupancy");
+    if (!has_tool("nvdisasm")) return;
+    assert_int_equal(run("inspect --json " SPEC), OK);
+    json = cJSON_Parse(out);
+    assert_true(number_at(json, "sass", "IGMMA") > 0);
+    cJSON_Delete(json);
+}
+
+static void inspect_without_an_assembler_still_counts_and_says_so(void **state)
+{
+    (void)state;
+    assert_int_equal(run_to("FOSCAR_PTXAS=/nowhere/ptxas", "inspect " SPEC, NULL), FAILED);
+    assert_one_line_reason("/nowhere/ptxas");
+    assert_contains(out, "scale-and-offset operations");
+    assert_contains(out, "not known");
+}
+
+/* ---- run, bench ---- */
+
+static void run_without_a_gpu_says_what_it_could_not_do(void **state)
+{
+    (void)state;
+    if (has_gpu() || !has_tool("ptxas") || !has_tool("NVRTC")) skip();
+    assert_int_equal(run("run " INPUT_SPEC " --input " INPUT), ENVIRONMENT);
+    assert_one_line_reason("nothing was run on a GPU");
+    assert_contains(out, "assembled, not run");
+    assert_int_equal(run("run --json " INPUT_SPEC " --input " INPUT), ENVIRONMENT);
+    cJSON *json = cJSON_Parse(out);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(json, "relative_error")));
+    double loss = number_at(json, NULL, "scheme_error"); /* found on the CPU; NumPy gives 0.23014105113320857 */
+    assert_true(loss > 0.230141051 && loss < 0.230141052);
+    cJSON_Delete(json);
+    assert_int_equal(run("bench"), ENVIRONMENT);
+    assert_one_line_reason("libcuda.so.1");
+}
+
+static void run_on_a_gpu_passes_on_real_input_and_ragged_random_data(void **state)
+{
+    (void)state;
+    if (!has_gpu()) skip();
+    assert_int_equal(run("run --json --lse " INPUT_SPEC " --input " INPUT), OK);
+    cJSON *json = cJSON_Parse(out);
+    assert_true(number_at(json, NULL, "relative_error") <= 2e-5);
+    cJSON_Delete(json);
+    assert_int_equal(run("run --lse --batch 20 --context ragged --table csr --graph " SPEC "-of32"), OK);
+}
+
+static void write_input(const char *path, const char *header, size_t data_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    size_t length = strlen(header);
+    for (int i = 0; i < 8; i++) fputc((int)(length >> (8 * i) & 0xff), file);
+    fputs(header, file);
+    for (size_t i = 0; i < data_bytes; i++) fputc(0, file);
+    fclose(file);
+}
+
+#define TENSOR(name, type, shape, begin, end) "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+
+static void a_bad_input_file_is_named_and_refused(void **state)
+{
+    (void)state;
+    /* one sequence, three query heads over one KV head of 64 channels, one token: 384 + 4 + 128 + 128 bytes */
+    static const char q[] = TENSOR("q", "BF16", "[1,3,64]", 0, 384), k[] = TENSOR("k", "BF16", "[1,1,64]", 388, 516), v[] = TENSOR("v", "BF16", "[1,1,64]", 516, 644),
+                      lengths[] = TENSOR("lengths", "I32", "[1]", 384, 388);
+    static const struct {
+        const char *part[4]; /* tensors */
+        size_t bytes;        /* of data */
+        const char *reason;
+    } rows[] = {
+        {{q, k, lengths, "\"x\":0"}, 644, "no tensor 'v'"},
+        {{q, k, v, lengths}, 643, "'v' does not lie within the file"},
+        {{TENSOR("q", "I8", "[1,3,64]", 0, 384), k, v, lengths}, 644, "'q' is of type I8; allowed are BF16 F16 F32"},
+        {{TENSOR("q", "BF16", "[3,64]", 0, 384), k, v, lengths}, 644, "'q' has 2 dimensions, not 3"},
+        {{TENSOR("q", "BF16", "[1,3,64]", 0, 382), k, v, lengths}, 644, "'q' does not lie within"},
+        {{TENSOR("q", "BF16", "[1,3,64]", 384, 0), k, v, lengths}, 644, "'q' does not lie within"},
+        {{TENSOR("q", "BF16", "[1,3,1e300]", 0, 384), k, v, lengths}, 644, "'q' has a dimension"},
+        {{TENSOR("q", "BF16", "[0,3,64]", 0, 0), k, v, lengths}, 644, "'q' has a dimension"},
+        {{q, TENSOR("k", "BF16", "[1,2,32]", 388, 516), v, lengths}, 644, "shapes of tensors 'k' and 'v' differ"},
+        {{q, k, v, TENSOR("lengths", "I32", "[2]", 380, 388)}, 644, "'lengths' must have one entry"},
+        {{q, k, v, TENSOR("lengths", "I32", "[1]", 644, 648)}, 648, ""}, /* a good one: exits with 0 or 3 */
+    };
+    char path[128], arguments[256], header[1024];
+    snprintf(path, sizeof path, "%s/input", folder);
+    snprintf(arguments, sizeof arguments, "run " INPUT_SPEC " --input %s", path);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(header, sizeof header, "{%s,%s,%s,%s}", rows[i].part[0], rows[i].part[1], rows[i].part[2], rows[i].part[3]);
+        write_input(path, header, rows[i].bytes);
+        int code = run(arguments);
+        if ((code == USAGE) != (rows[i].reason[0] != '\0')) fail_msg("case %zu exits with %d: %s", i, code, err);
+        if (rows[i].reason[0] != '\0') assert_one_line_reason(rows[i].reason);
+    }
+    write_input(path, "{", 0);
+    assert_int_equal(run(arguments), USAGE);
+    assert_one_line_reason("is no safetensors file");
+    assert_int_equal(truncate(path, 3), 0);
+    assert_int_equal(run(arguments), USAGE);
+    assert_one_line_reason("is no safetensors file");
+    unlink(path);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/foscar_cli_XXXXXX");
+    return getenv("FOSCAR_TOOL") == NULL || mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char line[128];
+    snprintf(line, sizeof line, "rm -rf '%s'", folder);
+    return system(line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_subcommand_has_help_with_an_example_and_exit_codes),
+        cmocka_unit_test(wrong_usage_exits_with_2_and_writes_nothing),
+        cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(list_names_the_grid),
+        cmocka_unit_test(emit_writes_the_same_bytes_everywhere),
+        cmocka_unit_test(emitting_the_whole_grid_takes_under_5_seconds),
+        cmocka_unit_test(inspect_meets_the_work_per_element_that_was_asked_for),
+        cmocka_unit_test(inspect_shows_what_ptxas_made),
+        cmocka_unit_test(inspect_without_an_assembler_still_counts_and_says_so),
+        cmocka_unit_test(run_without_a_gpu_says_what_it_could_not_do),
+        cmocka_unit_test(run_on_a_gpu_passes_on_real_input_and_ragged_random_data),
+        cmocka_unit_test(a_bad_input_file_is_named_and_refused),
+    };
+    return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);
+}
