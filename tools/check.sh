@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Builds with gcc and clang (warnings are errors), runs every test, compares the PTX that both builds make of the whole grid, and assembles it.
+# Ends with one line: N passed, N failed. Logs are in build/check.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+tools/setup_deps.sh || exit 1
+
+passed=0 failed=0
+logs=build/check
+jobs=$(nproc)
+
+# step NAME COMMAND...: one check; its log is shown when it fails.
+step() {
+    local name=$1 begin=$SECONDS
+    shift
+    if "$@" >"$logs/$name.log" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok    $name ($((SECONDS - begin)) s)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL  $name ($((SECONDS - begin)) s)"
+        tail -n 40 "$logs/$name.log"
+        return 1
+    fi
+}
+
+build() { # COMPILER FOLDER
+    if [ -f "$2/build.ninja" ]; then meson configure "$2" -Dwerror=true; else CC=$1 meson setup "$2" -Dwerror=true -Dtests=enabled; fi &&
+        ninja -C "$2"
+}
+
+# Runs the tests of a build and adds their cmocka cases up; a program that crashes or times out counts as one failure.
+run_tests() { # NAME FOLDER
+    local log="$2/meson-logs/testlog.txt" ok bad programs
+    meson test -C "$2" --no-rebuild --print-errorlogs >"$logs/$1.log" 2>&1
+    local status=$?
+    ok=$(grep -c '^\[       OK \]' "$log")
+    bad=$(grep -E '^\[  FAILED  \] [A-Za-z_0-9]+$' "$log" | sort -u | wc -l)
+    programs=$(awk '/^(Fail|Timeout):/ { n += $2 } END { print n + 0 }' "$logs/$1.log")
+    [ "$bad" -lt "$programs" ] && bad=$programs
+    [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
+    passed=$((passed + ok)) failed=$((failed + bad))
+    grep -E '^\[  SKIPPED \] [A-Za-z_0-9]+$' "$log" | sort -u | sed 's/^\[  SKIPPED \]/skip /'
+    if [ "$bad" -gt 0 ]; then
+        echo "FAIL  $1: $ok cases passed, $bad failed"
+        tail -n 80 "$logs/$1.log"
+    else
+        echo "ok    $1: $ok cases"
+    fi
+}
+
+emit_grid() { # FOLDER
+    rm -rf "$1/grid" && "$1/tools/foscar/foscar" emit --all -o "$1/grid" && [ "$(ls "$1/grid" | wc -l)" -eq "$("$1/tools/foscar/foscar" list --specs | wc -l)" ]
+}
+
+find_ptxas() {
+    local path
+    for path in "${FOSCAR_PTXAS:-}" "${CUDA_HOME:-/-}/bin/ptxas" "$(command -v ptxas)" /usr/local/cuda/bin/ptxas .deps/nvidia/cu1*/bin/ptxas; do
+        [ -x "$path" ] && echo "$path" && return
+    done
+    return 1
+}
+
+# ptxas over the grid, straight from the command line: no spill, no stack frame, no note that setmaxnreg was ignored or wgmma serialised (C75xx).
+assemble_one() {
+    local log
+    log=$("$PTXAS" -v -arch=sm_90a -o /dev/null "$1" 2>&1) || { echo "$1: $log"; return 1; }
+    if grep -qE 'C75[0-9][0-9]|[1-9][0-9]* bytes (stack frame|spill)' <<<"$log" || ! grep -q 'Used [0-9]* registers' <<<"$log"; then
+        echo "$1: $log"
+        return 1
+    fi
+}
+assemble_grid() { # FOLDER
+    PTXAS=$(find_ptxas) || { echo "no ptxas"; return 1; }
+    export PTXAS
+    export -f assemble_one
+    find "$1/grid" -name '*.ptx' -print0 | xargs -0 -n 8 -P "$jobs" bash -c 'for f; do assemble_one "$f" || exit 1; done' _
+}
+
+mkdir -p "$logs"
+step build_gcc build gcc build
+step build_clang build clang build-clang
+[ -x build/tools/foscar/foscar ] && run_tests tests_gcc build
+[ -x build-clang/tools/foscar/foscar ] && run_tests tests_clang build-clang
+step emit_grid_gcc emit_grid build &&
+    step emit_grid_clang emit_grid build-clang &&
+    step same_ptx_from_gcc_and_clang diff -rq build/grid build-clang/grid
+step assemble_grid assemble_grid build
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

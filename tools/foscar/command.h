@@ -1,0 +1,84 @@
+/* What the subcommands share: exit codes, the option parser, output to files and as JSON. */
+#ifndef FOSCAR_TOOLS_COMMAND_H
+#define FOSCAR_TOOLS_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cJSON.h>
+
+#include "config.h"
+#include "foscar.h"
+
+/* Exit codes of every subcommand. EXIT(name, number, meaning) */
+#define TOOL_EXITS(EXIT)                                                                 \
+    EXIT(OK, 0, "success")                                                               \
+    EXIT(FAILED, 1, "a check was not met, or something failed")                          \
+    EXIT(USAGE, 2, "wrong arguments or a wrong spec")                                    \
+    EXIT(ENVIRONMENT, 3, "something of the machine is missing: GPU, driver, ptxas, NVRTC")
+
+typedef enum tool_exit {
+#define EXIT(name, number, meaning) TOOL_##name = (number),
+    TOOL_EXITS(EXIT)
+#undef EXIT
+} tool_exit;
+
+typedef enum option_kind {
+    OPTION_FLAG,   /* bool */
+    OPTION_NUMBER, /* int64_t within minimum .. maximum */
+    OPTION_TEXT,   /* const char *, points into argv */
+    OPTION_CHOICE  /* int, index of the word among those of `value`, which '|' separates */
+} option_kind;
+
+typedef struct option {
+    const char *name;  /* "--output" */
+    const char *alias; /* "-o" or NULL */
+    option_kind kind;
+    size_t offset;     /* of the value in the subcommand's struct of arguments */
+    const char *value; /* placeholder, or the choices "padded|csr"; NULL for a flag */
+    const char *help;
+    int64_t minimum, maximum;
+} option;
+
+typedef struct command {
+    const char *name, *arguments, *summary, *example;
+    const option *options;
+    int option_count;
+    int least, most; /* operands; most < 0: any number */
+    tool_exit (*run)(const struct command *self, int argc, char **argv); /* argv[0] is the first argument after the name */
+} command;
+
+extern const command command_list, command_emit, command_inspect, command_run, command_bench, command_doctor;
+
+/* Prints the help of one subcommand. */
+void command_help(const command *c, FILE *out);
+
+/* Fills `arguments` from argv and moves the operands to the front of argv; *operands is their number. True: go on. False: *code is what the
+   subcommand returns, after --help (OK) or a mistake that was reported (USAGE). */
+bool options_parse(const command *c, int argc, char **argv, void *arguments, int *operands, tool_exit *code);
+
+/* "foscar COMMAND: message" on stderr; returns code. */
+tool_exit tool_fail(const command *c, tool_exit code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same for a failed call of the library: ENVIRONMENT where something of the machine is missing, USAGE for a wrong spec, else FAILED. */
+tool_exit tool_fail_status(const command *c, const foscar_error *err);
+tool_exit tool_exit_of(foscar_status status);
+
+/* Parses a spec or reports what is wrong with it. */
+bool tool_parse_spec(const command *c, const char *spec, config *out);
+
+/* Prints and frees a JSON value. */
+void tool_print_json(cJSON *json);
+
+/* Writes a file by way of a temporary one in the same directory: path holds either all of it or what it held before. Reports failures. */
+bool tool_write_file(const command *c, const char *path, const void *data, size_t bytes);
+
+/* The given seed, or one from the clock if it is negative; small enough to be typed. */
+uint64_t tool_seed(int64_t given);
+
+/* Zeroed memory for the caller to free; the program ends with a message when there is none. */
+void *tool_allocate(size_t bytes);
+
+#endif

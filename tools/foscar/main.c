@@ -1,0 +1,55 @@
+/* foscar: one program, a file per subcommand. */
+#include "command.h"
+
+#include <string.h>
+
+static const command *const commands[] = {&command_list, &command_emit,  &command_inspect,
+                                          &command_run,  &command_bench, &command_doctor};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "foscar %s: decode attention over 2- and 4-bit KV caches, by kernels generated for exactly one case\n\n"
+                 "usage: foscar COMMAND [ARGUMENTS]     foscar COMMAND --help     foscar --version\n\n",
+            foscar_version());
+    for (int i = 0; i < COMMANDS; i++) {
+        const char *end = strchr(commands[i]->summary, '\n');
+        int length = end != NULL ? (int)(end - commands[i]->summary) : (int)strlen(commands[i]->summary);
+        fprintf(out, "  %-10s%.*s\n", commands[i]->name, length, commands[i]->summary);
+    }
+    fprintf(out, "\nexample:\n  %s\n\nexit codes:\n", command_inspect.example);
+#define EXIT(name, number, meaning) fprintf(out, "  %d  %s\n", number, meaning);
+    TOOL_EXITS(EXIT)
+#undef EXIT
+}
+
+static tool_exit dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return TOOL_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return TOOL_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("foscar %s, page layout %u\n", foscar_version(), (unsigned)foscar_layout_version());
+        return TOOL_OK;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i]->name) == 0) return commands[i]->run(commands[i], argc - 2, argv + 2);
+    fprintf(stderr, "foscar: '%s' is no command; 'foscar --help' lists them\n", argv[1]);
+    return TOOL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    tool_exit code = dispatch(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("foscar: standard output");
+        return code == TOOL_OK ? TOOL_FAILED : code;
+    }
+    return code;
+}

@@ -1,0 +1,215 @@
+/* The option parser, the help made from the same tables, and how subcommands report and write. */
+#include "command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "random.h"
+
+void command_help(const command *c, FILE *out)
+{
+    fprintf(out, "usage: foscar %s %s\n\n%s\n", c->name, c->arguments, c->summary);
+    if (c->option_count > 0) fprintf(out, "\noptions:\n");
+    for (int i = 0; i < c->option_count; i++) {
+        const option *o = &c->options[i];
+        char left[96];
+        snprintf(left, sizeof left, "%s%s%s%s%s", o->alias != NULL ? o->alias : "", o->alias != NULL ? ", " : "", o->name,
+                 o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+        if (strlen(left) > 26) fprintf(out, "  %s\n  %-28s%s\n", left, "", o->help);
+        else fprintf(out, "  %-28s%s\n", left, o->help);
+    }
+    fprintf(out, "\nexample:\n  %s\n\nexit codes:\n", c->example);
+#define EXIT(name, number, meaning) fprintf(out, "  %d  %s\n", number, meaning);
+    TOOL_EXITS(EXIT)
+#undef EXIT
+}
+
+tool_exit tool_fail(const command *c, tool_exit code, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "foscar %s: ", c->name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return code;
+}
+
+tool_exit tool_exit_of(foscar_status status)
+{
+    switch (status) {
+    case FOSCAR_OK: return TOOL_OK;
+    case FOSCAR_INVALID_SPEC: return TOOL_USAGE;
+    case FOSCAR_NO_DRIVER:
+    case FOSCAR_NO_DEVICE:
+    case FOSCAR_WRONG_DEVICE:
+    case FOSCAR_NO_ASSEMBLER:
+    case FOSCAR_NO_NVRTC: return TOOL_ENVIRONMENT;
+    default: return TOOL_FAILED;
+    }
+}
+
+tool_exit tool_fail_status(const command *c, const foscar_error *err)
+{
+    return tool_fail(c, tool_exit_of(err->status), "%s", err->message);
+}
+
+bool tool_parse_spec(const command *c, const char *spec, config *out)
+{
+    gen_error err;
+    if (config_parse(spec, out, &err)) return true;
+    tool_fail(c, TOOL_USAGE, "%s", err.message);
+    return false;
+}
+
+static const option *find_option(const command *c, const char *name, size_t length)
+{
+    for (int i = 0; i < c->option_count; i++) {
+        const option *o = &c->options[i];
+        if (strlen(o->name) == length && memcmp(o->name, name, length) == 0) return o;
+        if (o->alias != NULL && strlen(o->alias) == length && memcmp(o->alias, name, length) == 0) return o;
+    }
+    return NULL;
+}
+
+static bool set_number(const command *c, const option *o, const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end != text && *end == '\0' && errno == 0 && number >= o->minimum && number <= o->maximum) {
+        *out = number;
+        return true;
+    }
+    tool_fail(c, TOOL_USAGE, "option %s: '%s' is not a number from %lld to %lld", o->name, text, (long long)o->minimum, (long long)o->maximum);
+    return false;
+}
+
+static bool set_choice(const command *c, const option *o, const char *text, int *out)
+{
+    int index = 0;
+    for (const char *word = o->value; word != NULL; index++) {
+        const char *bar = strchr(word, '|');
+        size_t length = bar != NULL ? (size_t)(bar - word) : strlen(word);
+        if (strlen(text) == length && memcmp(text, word, length) == 0) {
+            *out = index;
+            return true;
+        }
+        word = bar != NULL ? bar + 1 : NULL;
+    }
+    tool_fail(c, TOOL_USAGE, "option %s: '%s' is none of %s", o->name, text, o->value);
+    return false;
+}
+
+static bool set_option(const command *c, const option *o, const char *text, void *arguments)
+{
+    char *at = (char *)arguments + o->offset;
+    switch (o->kind) {
+    case OPTION_FLAG: *(bool *)at = true; return true;
+    case OPTION_NUMBER: return set_number(c, o, text, (int64_t *)(void *)at);
+    case OPTION_TEXT: *(const char **)(void *)at = text; return true;
+    case OPTION_CHOICE: return set_choice(c, o, text, (int *)(void *)at);
+    }
+    return false;
+}
+
+bool options_parse(const command *c, int argc, char **argv, void *arguments, int *operands, tool_exit *code)
+{
+    *operands = 0;
+    *code = TOOL_USAGE;
+    bool only_operands = false;
+    for (int i = 0; i < argc; i++) {
+        char *word = argv[i];
+        if (only_operands || word[0] != '-' || word[1] == '\0') {
+            argv[(*operands)++] = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            only_operands = true;
+            continue;
+        }
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            command_help(c, stdout);
+            *code = TOOL_OK;
+            return false;
+        }
+        const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
+        const option *o = find_option(c, word, equals != NULL ? (size_t)(equals - word) : strlen(word));
+        if (o == NULL) {
+            tool_fail(c, TOOL_USAGE, "unknown option '%s'; 'foscar %s --help' lists them", word, c->name);
+            return false;
+        }
+        const char *text = equals != NULL ? equals + 1 : NULL;
+        if (o->kind != OPTION_FLAG && text == NULL && i + 1 < argc) text = argv[++i];
+        if ((o->kind == OPTION_FLAG) != (text == NULL)) {
+            tool_fail(c, TOOL_USAGE, o->kind == OPTION_FLAG ? "option %s takes no value" : "option %s needs a value", o->name);
+            return false;
+        }
+        if (!set_option(c, o, text, arguments)) return false;
+    }
+    if (*operands >= c->least && (c->most < 0 || *operands <= c->most)) return true;
+    tool_fail(c, TOOL_USAGE, "usage: foscar %s %s", c->name, c->arguments);
+    return false;
+}
+
+void tool_print_json(cJSON *json)
+{
+    char *text = cJSON_Print(json);
+    if (text != NULL) puts(text);
+    free(text);
+    cJSON_Delete(json);
+}
+
+bool tool_write_file(const command *c, const char *path, const void *data, size_t bytes)
+{
+    char temporary[4096];
+    struct stat info;
+    bool regular = lstat(path, &info) != 0 || S_ISREG(info.st_mode); /* /dev/stdout and the like are written to, not replaced */
+    if (snprintf(temporary, sizeof temporary, regular ? "%s.XXXXXX" : "%s", path) >= (int)sizeof temporary) {
+        tool_fail(c, TOOL_FAILED, "the path %.60s... is too long", path);
+        return false;
+    }
+    int fd = regular ? mkstemp(temporary) : open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && process_write_all(fd, data, bytes);
+    if (regular) {
+        mode_t mask = umask(0);
+        umask(mask);
+        ok = ok && fchmod(fd, 0666 & ~mask) == 0;
+    }
+    int reason = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) {
+        ok = false;
+        reason = errno;
+    }
+    if (ok && regular && rename(temporary, path) != 0) {
+        ok = false;
+        reason = errno;
+    }
+    if (ok) return true;
+    if (regular && fd >= 0) unlink(temporary);
+    tool_fail(c, TOOL_FAILED, "cannot write %s: %s", path, strerror(reason));
+    return false;
+}
+
+uint64_t tool_seed(int64_t given)
+{
+    struct timespec now;
+    if (given >= 0) return (uint64_t)given;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return random_bits((uint64_t)now.tv_sec, (uint64_t)now.tv_nsec) % 1000000007;
+}
+
+void *tool_allocate(size_t bytes)
+{
+    void *memory = calloc(1, bytes > 0 ? bytes : 1);
+    if (memory != NULL) return memory;
+    fprintf(stderr, "foscar: out of memory (%zu bytes)\n", bytes);
+    exit(TOOL_FAILED);
+}

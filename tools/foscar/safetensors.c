@@ -1,0 +1,113 @@
+/* Reads tensors of a .safetensors file: an 8-byte length, a JSON header, raw little-endian data. */
+#include "safetensors.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_LIMIT = 100 << 20 };
+
+static char *read_all(const char *path, size_t *size, gen_error *err)
+{
+    FILE *file = fopen(path, "rb");
+    char *data = NULL;
+    long length = -1;
+    if (file == NULL) {
+        gen_fail(err, "cannot open %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (fseek(file, 0, SEEK_END) == 0) length = ftell(file);
+    if (length >= 0 && fseek(file, 0, SEEK_SET) == 0) data = malloc((size_t)length + 1);
+    if (data == NULL || fread(data, 1, (size_t)length, file) != (size_t)length) {
+        gen_fail(err, "cannot read %s", path);
+        free(data);
+        data = NULL;
+    }
+    fclose(file);
+    *size = data != NULL ? (size_t)length : 0;
+    return data;
+}
+
+bool safetensors_open(const char *path, safetensors *out, gen_error *err)
+{
+    size_t size;
+    uint64_t header = 0;
+    memset(out, 0, sizeof *out);
+    char *data = read_all(path, &size, err);
+    if (data == NULL) return false;
+    for (size_t i = 0; i < 8 && i < size; i++) header |= (uint64_t)(unsigned char)data[i] << (8 * i);
+    cJSON *json = size >= 8 && header <= size - 8 && header <= HEADER_LIMIT ? cJSON_ParseWithLength(data + 8, (size_t)header) : NULL;
+    if (!cJSON_IsObject(json)) {
+        cJSON_Delete(json);
+        free(data);
+        return gen_fail(err, "%s is no safetensors file (its header cannot be read)", path);
+    }
+    *out = (safetensors){.data = data, .begin = 8 + (size_t)header, .bytes = size - 8 - (size_t)header, .header = json};
+    return true;
+}
+
+void safetensors_close(safetensors *file)
+{
+    cJSON_Delete(file->header);
+    free(file->data);
+    memset(file, 0, sizeof *file);
+}
+
+const char *safetensors_metadata(const safetensors *file, const char *key)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__"), key));
+}
+
+static bool is_word_of(const char *word, const char *list)
+{
+    size_t length = strlen(word);
+    for (const char *at = list; length > 0 && (at = strstr(at, word)) != NULL; at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == '\0' || at[length] == ' ')) return true;
+    return false;
+}
+
+static int element_bytes(const char *type)
+{
+    static const struct {
+        const char *type;
+        int bytes;
+    } rows[] = {{"BF16", 2}, {"F16", 2}, {"F32", 4}, {"I32", 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].type, type) == 0) return rows[i].bytes;
+    return 0;
+}
+
+/* A whole number of a JSON array, or -1. */
+static int64_t whole_number(const cJSON *array, int index)
+{
+    const cJSON *item = cJSON_GetArrayItem(array, index);
+    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    return value >= 0 && value <= 9e15 && value == (double)(int64_t)value ? (int64_t)value : -1;
+}
+
+bool safetensors_find(const safetensors *file, const char *name, int dimensions, const char *types, tensor *out, gen_error *err)
+{
+    const cJSON *entry = cJSON_GetObjectItemCaseSensitive(file->header, name);
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape"), *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "dtype"));
+    memset(out, 0, sizeof *out);
+    if (entry == NULL) return gen_fail(err, "the file has no tensor '%s'", name);
+    if (type == NULL || !is_word_of(type, types)) return gen_fail(err, "tensor '%s' is of type %s; allowed are %s", name, type != NULL ? type : "none", types);
+    snprintf(out->type, sizeof out->type, "%s", type);
+    out->dimensions = cJSON_GetArraySize(shape);
+    if (out->dimensions != dimensions || dimensions > TENSOR_DIMENSIONS_MAX)
+        return gen_fail(err, "tensor '%s' has %d dimensions, not %d", name, out->dimensions, dimensions);
+    out->elements = 1;
+    for (int i = 0; i < dimensions; i++) {
+        out->shape[i] = whole_number(shape, i);
+        if (out->shape[i] < 1 || out->shape[i] > INT32_MAX || out->elements > INT64_MAX / 8 / out->shape[i])
+            return gen_fail(err, "tensor '%s' has a dimension of no elements or of too many", name);
+        out->elements *= out->shape[i];
+    }
+    int64_t begin = whole_number(offsets, 0), end = whole_number(offsets, 1);
+    if (begin < 0 || end < begin || (uint64_t)end > file->bytes || end - begin != out->elements * element_bytes(type))
+        return gen_fail(err, "tensor '%s' does not lie within the file", name);
+    out->data = file->data + file->begin + (size_t)begin;
+    return true;
+}
