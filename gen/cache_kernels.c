@@ -15,12 +15,15 @@ static const cache_param dequantise_params[] = {DEQUANTISE_PARAMS(PARAM)};
 static const cache_param check_params[] = {CHECK_PARAMS(PARAM)};
 #undef PARAM
 
-_Static_assert((int)APPEND_PREFILL_PARAM_COUNT <= (int)CACHE_PARAMS_MAX && (int)APPEND_DECODE_PARAM_COUNT <= (int)CACHE_PARAMS_MAX &&
-                   (int)DEQUANTISE_PARAM_COUNT <= (int)CACHE_PARAMS_MAX && (int)CHECK_PARAM_COUNT <= (int)CACHE_PARAMS_MAX,
+_Static_assert((int)APPEND_PREFILL_PARAM_COUNT <= (int)CACHE_PARAMS_MAX &&
+                   (int)APPEND_DECODE_PARAM_COUNT <= (int)CACHE_PARAMS_MAX &&
+                   (int)DEQUANTISE_PARAM_COUNT <= (int)CACHE_PARAMS_MAX &&
+                   (int)CHECK_PARAM_COUNT <= (int)CACHE_PARAMS_MAX,
                "kernelParams of the runtime");
 
 static const cache_kernel_row kernels[CACHE_KERNELS] = {
-#define KERNEL(id, name, threads, list) [CACHE_##id] = {#name, "foscar_" #name, threads, name##_params, (int)id##_PARAM_COUNT},
+#define KERNEL(id, name, threads, list)                                                                                \
+    [CACHE_##id] = {#name, "foscar_" #name, threads, name##_params, (int)id##_PARAM_COUNT},
     CACHE_KERNEL_TABLE(KERNEL)
 #undef KERNEL
 };
@@ -51,14 +54,22 @@ int cache_kernels_options(const config *cfg, char options[CACHE_OPTIONS_MAX][CAC
     const struct {
         const char *name;
         uint32_t value;
-    } numbers[] = {
-        {"HEAD_DIM", (uint32_t)cfg->head_dim}, {"HEADS", (uint32_t)cfg->heads}, {"PAGE_TOKENS", (uint32_t)cfg->page_tokens},
-        {"K_BITS", (uint32_t)cfg->k.codes->bits}, {"V_BITS", (uint32_t)cfg->v.codes->bits},
-        {"K_CODES", page.k_codes}, {"V_CODES", page.v_codes}, {"K_METADATA", page.k_metadata}, {"V_METADATA", page.v_metadata},
-        {"V_TILES", (uint32_t)v.tiles}, {"V_STEPS", (uint32_t)v.steps}, {"V_HALVES", (uint32_t)v.halves},
-        {"PARTIAL_BYTES", decode_partial_bytes(cfg)}, {"MERGE_HEADS", (uint32_t)merge_heads(cfg)},
+    } numbers[] = {{"HEAD_DIM", (uint32_t)cfg->head_dim},
+                   {"HEADS", (uint32_t)cfg->heads},
+                   {"PAGE_TOKENS", (uint32_t)cfg->page_tokens},
+                   {"K_BITS", (uint32_t)cfg->k.codes->bits},
+                   {"V_BITS", (uint32_t)cfg->v.codes->bits},
+                   {"K_CODES", page.k_codes},
+                   {"V_CODES", page.v_codes},
+                   {"K_METADATA", page.k_metadata},
+                   {"V_METADATA", page.v_metadata},
+                   {"V_TILES", (uint32_t)v.tiles},
+                   {"V_STEPS", (uint32_t)v.steps},
+                   {"V_HALVES", (uint32_t)v.halves},
+                   {"PARTIAL_BYTES", decode_partial_bytes(cfg)},
+                   {"MERGE_HEADS", (uint32_t)merge_heads(cfg)},
 #define KERNEL(id, name, threads, list) {"THREADS_" #id, threads},
-        CACHE_KERNEL_TABLE(KERNEL)
+                   CACHE_KERNEL_TABLE(KERNEL)
 #undef KERNEL
     };
     const struct {
@@ -68,8 +79,10 @@ int cache_kernels_options(const config *cfg, char options[CACHE_OPTIONS_MAX][CAC
     enum { NUMBERS = sizeof numbers / sizeof *numbers, TYPES = sizeof types / sizeof *types };
     _Static_assert((int)NUMBERS + (int)TYPES + 1 <= (int)CACHE_OPTIONS_MAX, "room for every option");
     int count = 0;
-    for (int i = 0; i < NUMBERS; i++) snprintf(options[count++], CACHE_OPTION_MAX, "-D%s=%u", numbers[i].name, (unsigned)numbers[i].value);
-    for (int i = 0; i < TYPES; i++) snprintf(options[count++], CACHE_OPTION_MAX, "-D%s=%s", types[i].name, number_info(types[i].type)->name);
+    for (int i = 0; i < NUMBERS; i++)
+        snprintf(options[count++], CACHE_OPTION_MAX, "-D%s=%u", numbers[i].name, (unsigned)numbers[i].value);
+    for (int i = 0; i < TYPES; i++)
+        snprintf(options[count++], CACHE_OPTION_MAX, "-D%s=%s", types[i].name, number_info(types[i].type)->name);
     snprintf(options[count++], CACHE_OPTION_MAX, "-fmad=false");
     return count;
 }
@@ -92,14 +105,18 @@ bool cache_kernel_grid(const config *cfg, cache_kernel kernel, const cache_work 
         y = work->kv_heads;
         break;
     case CACHE_APPEND_DECODE:
-        x = round_up_divide(2 * round_up_divide((int64_t)work->batch * work->kv_heads, rows), kernels[kernel].threads / 32);
+        x = round_up_divide(2 * round_up_divide((int64_t)work->batch * work->kv_heads, rows),
+                            kernels[kernel].threads / 32);
         break;
     case CACHE_DEQUANTISE:
         x = work->end > work->begin ? round_up_divide(work->end, CHUNK_TOKENS) - work->begin / CHUNK_TOKENS : 0;
         y = work->kv_heads;
         break;
-    case CACHE_CHECK: x = work->batch; break;
-    case CACHE_KERNELS: break;
+    case CACHE_CHECK:
+        x = work->batch;
+        break;
+    case CACHE_KERNELS:
+        break;
     }
     grid[0] = (uint32_t)x;
     grid[1] = (uint32_t)y;

@@ -15,7 +15,7 @@ enum {
 /* Registers of a thread by number of consumer warpgroups: at entry, then producer and consumers after setmaxnreg. */
 static const struct {
     int entry, producer, consumer;
-} register_split[MAX_CONSUMERS + 1] = {{0}, {240, 40, 240}, {168, 40, 232}, {128, 32, 160}};
+} register_split[MAX_CONSUMERS + 1] = {{0}, {240, 40, 256}, {168, 40, 232}, {128, 32, 160}};
 
 static uint32_t round_up(uint32_t x, uint32_t to) { return (x + to - 1) / to * to; }
 
@@ -29,19 +29,17 @@ static int pad_heads(int heads)
 static void plan_products(decode_plan *p)
 {
     p->padded_heads = pad_heads(p->cfg.heads);
+    p->channel_tiles = p->cfg.head_dim / CHANNEL_TILE;
     p->head_blocks = p->padded_heads <= 8 ? 1 : p->padded_heads / 8;
     p->tiles_sharing = p->padded_heads >= 8 ? 1 : p->padded_heads == 4 ? 2 : 4;
     p->accumulators = 4 / p->tiles_sharing;
     p->thread_heads = p->padded_heads == 1 ? 1 : 2 * p->head_blocks;
-    p->score_flight = (p->accumulators + 1) / 2; /* halves: their operands fit beside this block's scores */
-    p->value_flight = 2;
     p->q_limbs = 3;
     p->p_limbs = 3;
     p->qk_columns = p->padded_heads == 1 ? 16 : 8 * p->q_limbs * p->head_blocks;
     p->pv_columns = 8 * p->p_limbs * p->head_blocks;
     p->k_steps = p->cfg.head_dim / 32;
     p->v_steps = p->block_tokens / 32;
-    p->channel_tiles = p->cfg.head_dim / CHANNEL_TILE;
 
     /* Q limbs: rows of 16 bytes. Shared tiles see the same rows through windows that start ever earlier, zeros around them. */
     int shift = p->tiles_sharing == 1 ? 0 : 8 - 8 / p->tiles_sharing;
@@ -78,7 +76,7 @@ static ring_plan plan_ring(const decode_plan *p, uint32_t begin, uint32_t end, s
    the next V stage, whose metadata the next scores need. */
 static bool plan_stages(decode_plan *p)
 {
-    int most = p->head_blocks > 1 || p->channel_tiles > 2 ? 2 : MAX_CONSUMERS; /* registers of the accumulators */
+    int most = MAX_CONSUMERS - (p->head_blocks > 1) - (p->channel_tiles > 2); /* registers of the accumulators */
     for (int consumers = most; consumers >= 1; consumers--) {
         uint32_t n = (uint32_t)consumers, space = ((uint32_t)p->cfg.target->shared_bytes - fixed_bytes(p, consumers)) / n, best = 0;
         for (uint32_t k = 2; k <= MAX_STAGES; k++)
@@ -94,6 +92,17 @@ static bool plan_stages(decode_plan *p)
         if (best >= IN_FLIGHT) return true;
     }
     return false;
+}
+
+/* What is in flight must fit into a consumer's registers beside a block's scores: twice the heads leave half the room, and three consumers less
+   than two. */
+static void plan_flight(decode_plan *p)
+{
+    bool wide = p->head_blocks > 1, many_words = p->v.words > 4;
+    p->score_flight = p->accumulators == 1 || wide ? 1 : p->accumulators / 2;
+    p->value_tiles = wide && p->channel_tiles > 1 ? p->channel_tiles / 2 : p->channel_tiles;
+    p->value_early = wide ? 0 : many_words ? 1 : 2;
+    p->value_flight = wide ? 1 : !many_words ? 4 : p->consumers == MAX_CONSUMERS ? 1 : 2;
 }
 
 static void plan_shared(decode_plan *p)
@@ -134,6 +143,7 @@ bool decode_plan_make(const config *cfg, decode_plan *out, gen_error *err)
     if (!plan_stages(p))
         return gen_fail(err, "rings of %u- and %u-byte stages do not fit into the %d bytes of shared memory of %s; use fewer bits or a smaller head dimension",
                         p->k_ring.stage_bytes, p->v_ring.stage_bytes, cfg->target->shared_bytes, cfg->target->name);
+    plan_flight(p);
     p->threads = (p->consumers + 1) * 128;
     p->entry_registers = register_split[p->consumers].entry;
     p->producer_registers = register_split[p->consumers].producer;

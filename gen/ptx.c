@@ -213,6 +213,21 @@ ptx_value ptx_join_b64(ptx_builder *b, const ptx_value halves[2])
     return x;
 }
 
+ptx_value ptx_div_power(ptx_builder *b, ptx_value x, int power)
+{
+    int shift = 0;
+    while (1 << shift < power) shift++;
+    if (1 << shift != power) fail(b, "a division by something that is no power of two in", "ptx_div_power");
+    return shift ? ptx_shr_u32(b, x, ptx_imm(shift)) : x;
+}
+
+ptx_value ptx_elect(ptx_builder *b)
+{
+    ptx_value p = ptx_reg(b, PTX_KIND_P);
+    ptx_emit(b, PTX_OP_elect, (ptx_value[]){p, ptx_imm(-1)}, 2, 0);
+    return p;
+}
+
 void ptx_wgmma(ptx_builder *b, ptx_op op, const ptx_value *acc, int n, const ptx_value a[4], ptx_value descriptor, bool accumulate)
 {
     ptx_value all[64 + 6];

@@ -181,6 +181,10 @@ void ptx_split_b32(ptx_builder *b, ptx_value halves[2], ptx_value x);
 /* (low, high) 32-bit halves of a 64-bit register, and back. */
 void ptx_split_b64(ptx_builder *b, ptx_value halves[2], ptx_value x);
 ptx_value ptx_join_b64(ptx_builder *b, const ptx_value halves[2]);
+/* x / 2^k of unsigned numbers (a shift: the assembler does not make one of a division by an immediate). */
+ptx_value ptx_div_power(ptx_builder *b, ptx_value x, int power);
+/* True in one lane of the warp, which ptxas then knows to be alone. */
+ptx_value ptx_elect(ptx_builder *b);
 /* acc[0..n-1] (+)= A * B: A = 4 registers, B = shared-memory descriptor; without accumulate acc is overwritten. op is a wgmma row.
    ptx_constants must have been called at the head of the kernel. */
 void ptx_wgmma(ptx_builder *b, ptx_op op, const ptx_value *acc, int n, const ptx_value a[4], ptx_value descriptor, bool accumulate);

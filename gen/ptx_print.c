@@ -92,7 +92,7 @@ static void put_instruction(text *t, const ptx_builder *b, const ptx_instruction
     ptx_operand operand[8];
     int n = ptx_operands(b, i, operand);
     for (int k = 0; k < n; k++) {
-        put(t, k ? ", " : " ");
+        put(t, k ? ", " : ptx_ops[i->op].mnemonic[strlen(ptx_ops[i->op].mnemonic) - 1] == '|' ? "" : " ");
         put_operand(t, b, &operand[k]);
     }
     put(t, ";\n");

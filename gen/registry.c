@@ -1,4 +1,5 @@
-/* The grid of configurations that `list`, the tests and bundles walk through: every shape with bf16, then every pair of types for one shape. */
+/* The grid of configurations that `list`, the tests and bundles walk through: every shape with bf16, then every pair of
+ * types for one shape. */
 #include "config.h"
 
 static const int bits[] = {2, 4};

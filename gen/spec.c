@@ -3,7 +3,8 @@
  *   spec   = target "-k" scheme "-v" scheme "-d" number "-h" number "-p" number ["-" type] ["-o" type] ["-m" type]
  *   scheme = bits ("t" | "c") number
  *
- * Fields are separated by '-' and come in this order; every field but the target and the type of Q begins with its letter. */
+ * Fields are separated by '-' and come in this order; every field but the target and the type of Q begins with its
+ * letter. */
 #include "config.h"
 
 #include <stdio.h>
@@ -37,7 +38,7 @@ static bool is_one_of(int value, const int *values, int count)
     return false;
 }
 
-/* Reads a decimal number from the head of text: no sign, no leading zero, at most six digits. False if there is none. */
+/* Reads a decimal number from the head of text: no sign, no leading zero, at most six digits. False if none is there. */
 static bool take_number(field_text *text, int *out)
 {
     int digits = 0, value = 0;
@@ -52,13 +53,15 @@ static bool take_number(field_text *text, int *out)
     return true;
 }
 
-static bool parse_one_of(char letter, field_text text, const char *what, const int *values, int count, int *out, gen_error *err)
+static bool parse_one_of(char letter, field_text text, const char *what, const int *values, int count, int *out,
+                         gen_error *err)
 {
     char list[64];
     field_text rest = text;
     if (take_number(&rest, out) && rest.length == 0 && is_one_of(*out, values, count)) return true;
-    return gen_fail(err, "spec field '%c': %s%.*s is not %s this target has (%s)", letter, text.length == 0 ? "nothing" : "",
-                    text.length, text.text, what, list_text(list, sizeof list, values, count));
+    return gen_fail(err, "spec field '%c': %s%.*s is not %s this target has (%s)", letter,
+                    text.length == 0 ? "nothing" : "", text.length, text.text, what,
+                    list_text(list, sizeof list, values, count));
 }
 
 /* The group is checked against the head dimension once that is known, in check_scheme. */
@@ -69,35 +72,43 @@ static bool parse_scheme(char letter, field_text text, scheme *out, gen_error *e
     int bits;
     if (!take_number(&rest, &bits))
         return gen_fail(err, "spec field '%c': '%.*s' does not begin with a number of bits (%s), as in %c2t128", letter,
-                        text.length, text.text, list_text(list, sizeof list, allowed_bits, COUNT(allowed_bits)), letter);
+                        text.length, text.text, list_text(list, sizeof list, allowed_bits, COUNT(allowed_bits)),
+                        letter);
     out->codes = encoding_find(bits);
     if (out->codes == NULL)
         return gen_fail(err, "spec field '%c': %d is not a number of bits this version has (%s)", letter, bits,
                         list_text(list, sizeof list, allowed_bits, COUNT(allowed_bits)));
     if (rest.length == 0 || (rest.text[0] != 't' && rest.text[0] != 'c'))
-        return gen_fail(err, "spec field '%c': '%.*s' lacks the direction of its groups after the bits (t token-wise, c channel-wise), as in %c%dt128",
+        return gen_fail(err,
+                        "spec field '%c': '%.*s' lacks the direction of its groups after the bits (t token-wise, c "
+                        "channel-wise), as in %c%dt128",
                         letter, text.length, text.text, letter, bits);
     out->direction = rest.text[0] == 't' ? GROUP_TOKEN_WISE : GROUP_CHANNEL_WISE;
     rest.text++;
     rest.length--;
     if (!take_number(&rest, &out->group) || rest.length != 0 || out->group == 0)
-        return gen_fail(err, "spec field '%c': '%.*s' does not end with a group size, a number without leading zeros, as in %c%dt128", letter,
-                        text.length, text.text, letter, bits);
+        return gen_fail(
+            err,
+            "spec field '%c': '%.*s' does not end with a group size, a number without leading zeros, as in %c%dt128",
+            letter, text.length, text.text, letter, bits);
     return true;
 }
 
 static bool check_scheme(char letter, const scheme *s, int head_dim, gen_error *err)
 {
     if (s->direction != GROUP_TOKEN_WISE)
-        return gen_fail(err, "spec field '%c': channel-wise groups (c%d) are not built yet; allowed with d%d is token-wise t%d", letter,
-                        s->group, head_dim, head_dim);
+        return gen_fail(
+            err, "spec field '%c': channel-wise groups (c%d) are not built yet; allowed with d%d is token-wise t%d",
+            letter, s->group, head_dim, head_dim);
     if (s->group != head_dim)
-        return gen_fail(err, "spec field '%c': %d is not a token-wise group this version has with d%d (%d, the whole head)", letter, s->group,
-                        head_dim, head_dim);
+        return gen_fail(err,
+                        "spec field '%c': %d is not a token-wise group this version has with d%d (%d, the whole head)",
+                        letter, s->group, head_dim, head_dim);
     return true;
 }
 
-static bool parse_type(char letter, field_text text, const number_type *types, int count, number_type *out, gen_error *err)
+static bool parse_type(char letter, field_text text, const number_type *types, int count, number_type *out,
+                       gen_error *err)
 {
     char list[32] = "";
     for (int i = 0; i < count; i++) {
@@ -105,7 +116,8 @@ static bool parse_type(char letter, field_text text, const number_type *types, i
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", number_info(types[i])->name);
     }
-    return gen_fail(err, "spec field '%c': '%.*s' is not a number type allowed here (%s)", letter, text.length, text.text, list);
+    return gen_fail(err, "spec field '%c': '%.*s' is not a number type allowed here (%s)", letter, text.length,
+                    text.text, list);
 }
 
 /* Fields in their order: IDs, the letters they begin with, the letter that errors call them by, an example. */
@@ -118,8 +130,9 @@ static const struct {
     bool keep_first; /* the first letter belongs to the value */
     const char *example;
 } fields[FIELDS] = {
-    [FIELD_K] = {"k", 'k', false, "k2t128"}, [FIELD_V] = {"v", 'v', false, "v2t128"}, [FIELD_D] = {"d", 'd', false, "d128"},
-    [FIELD_H] = {"h", 'h', false, "h8"},     [FIELD_P] = {"p", 'p', false, "p64"},    [FIELD_Q] = {"bf", 'q', true, "f16"},
+    [FIELD_K] = {"k", 'k', false, "k2t128"}, [FIELD_V] = {"v", 'v', false, "v2t128"},
+    [FIELD_D] = {"d", 'd', false, "d128"},   [FIELD_H] = {"h", 'h', false, "h8"},
+    [FIELD_P] = {"p", 'p', false, "p64"},    [FIELD_Q] = {"bf", 'q', true, "f16"},
     [FIELD_O] = {"o", 'o', false, "of32"},   [FIELD_M] = {"m", 'm', false, "mf16"},
 };
 
@@ -129,20 +142,30 @@ static bool parse_field(field_id id, field_text text, config *out, gen_error *er
                              m_types[] = {NUMBER_F16};
     field_text rest = text;
     switch (id) {
-    case FIELD_K: return parse_scheme('k', text, &out->k, err);
-    case FIELD_V: return parse_scheme('v', text, &out->v, err);
+    case FIELD_K:
+        return parse_scheme('k', text, &out->k, err);
+    case FIELD_V:
+        return parse_scheme('v', text, &out->v, err);
     case FIELD_D:
-        return parse_one_of('d', text, "a head dimension", allowed_head_dims, COUNT(allowed_head_dims), &out->head_dim, err);
+        return parse_one_of('d', text, "a head dimension", allowed_head_dims, COUNT(allowed_head_dims), &out->head_dim,
+                            err);
     case FIELD_H:
-        if (take_number(&rest, &out->heads) && rest.length == 0 && out->heads >= 1 && out->heads <= HEADS_MAX) return true;
-        return gen_fail(err, "spec field 'h': %s%.*s is not a number of query heads per KV head this target has (1 to %d)",
+        if (take_number(&rest, &out->heads) && rest.length == 0 && out->heads >= 1 && out->heads <= HEADS_MAX)
+            return true;
+        return gen_fail(err,
+                        "spec field 'h': %s%.*s is not a number of query heads per KV head this target has (1 to %d)",
                         text.length == 0 ? "nothing" : "", text.length, text.text, HEADS_MAX);
     case FIELD_P:
-        return parse_one_of('p', text, "a number of tokens of a page", allowed_pages, COUNT(allowed_pages), &out->page_tokens, err);
-    case FIELD_Q: return parse_type('q', text, q_types, COUNT(q_types), &out->q_type, err);
-    case FIELD_O: return parse_type('o', text, o_types, COUNT(o_types), &out->o_type, err);
-    case FIELD_M: return parse_type('m', text, m_types, COUNT(m_types), &out->m_type, err);
-    case FIELDS: break;
+        return parse_one_of('p', text, "a number of tokens of a page", allowed_pages, COUNT(allowed_pages),
+                            &out->page_tokens, err);
+    case FIELD_Q:
+        return parse_type('q', text, q_types, COUNT(q_types), &out->q_type, err);
+    case FIELD_O:
+        return parse_type('o', text, o_types, COUNT(o_types), &out->o_type, err);
+    case FIELD_M:
+        return parse_type('m', text, m_types, COUNT(m_types), &out->m_type, err);
+    case FIELDS:
+        break;
     }
     return gen_fail(err, "spec has a field of no kind");
 }
@@ -169,10 +192,12 @@ static bool check_text(const char *spec, gen_error *err)
     static const char example[] = "sm_90a-k2t128-v2t128-d128-h8-p64";
     if (spec == NULL || *spec == '\0') return gen_fail(err, "spec is empty; an example is %s", example);
     const char *end = memchr(spec, '\0', CONFIG_SPEC_MAX);
-    if (end == NULL) return gen_fail(err, "spec is longer than %d bytes; an example is %s", CONFIG_SPEC_MAX - 1, example);
+    if (end == NULL)
+        return gen_fail(err, "spec is longer than %d bytes; an example is %s", CONFIG_SPEC_MAX - 1, example);
     size_t good = strspn(spec, "abcdefghijklmnopqrstuvwxyz0123456789_-");
     if (spec + good != end)
-        return gen_fail(err, "spec has byte 0x%02x at position %zu; a spec is made of a-z, 0-9, '_' and '-', for example %s",
+        return gen_fail(err,
+                        "spec has byte 0x%02x at position %zu; a spec is made of a-z, 0-9, '_' and '-', for example %s",
                         (unsigned char)spec[good], good, example);
     return true;
 }
@@ -194,16 +219,22 @@ static bool parse_target(field_text token, config *out, gen_error *err)
 static bool find_field(field_text token, int *next, gen_error *err)
 {
     field_id id = classify(token);
-    if (token.length == 0) return gen_fail(err, "spec has an empty field after '-'; fields are letters and a value, as in %s", fields[FIELD_D].example);
+    if (token.length == 0)
+        return gen_fail(err, "spec has an empty field after '-'; fields are letters and a value, as in %s",
+                        fields[FIELD_D].example);
     if (id == FIELDS)
-        return gen_fail(err, "spec field '%.*s' is not known; fields begin with k, v, d, h, p, then optionally bf16 or f16 (type of Q), o, m",
+        return gen_fail(err,
+                        "spec field '%.*s' is not known; fields begin with k, v, d, h, p, then optionally bf16 or f16 "
+                        "(type of Q), o, m",
                         token.length, token.text);
     if ((int)id < *next)
-        return gen_fail(err, "spec field '%c' is given twice or out of order ('%.*s'); the order is target, k, v, d, h, p, type of Q, o, m",
+        return gen_fail(err,
+                        "spec field '%c' is given twice or out of order ('%.*s'); the order is target, k, v, d, h, p, "
+                        "type of Q, o, m",
                         fields[id].letter, token.length, token.text);
     if (*next < REQUIRED_FIELDS && (int)id > *next)
-        return gen_fail(err, "spec field '%c' is missing before '%.*s'; it looks like %s", fields[*next].letter, token.length, token.text,
-                        fields[*next].example);
+        return gen_fail(err, "spec field '%c' is missing before '%.*s'; it looks like %s", fields[*next].letter,
+                        token.length, token.text, fields[*next].example);
     *next = (int)id;
     return true;
 }
@@ -222,7 +253,8 @@ bool config_parse(const char *spec, config *out, gen_error *err)
         if (!parse_field((field_id)next++, value, &cfg, err)) return false;
     }
     if (next < REQUIRED_FIELDS)
-        return gen_fail(err, "spec field '%c' is missing at the end; it looks like %s", fields[next].letter, fields[next].example);
+        return gen_fail(err, "spec field '%c' is missing at the end; it looks like %s", fields[next].letter,
+                        fields[next].example);
     if (cfg.o_type == NUMBER_TYPES) cfg.o_type = cfg.q_type;
     if (!check_scheme('k', &cfg.k, cfg.head_dim, err) || !check_scheme('v', &cfg.v, cfg.head_dim, err)) return false;
     *out = cfg;
@@ -234,7 +266,8 @@ void config_format(const config *cfg, char *text)
     static const char direction[GROUP_DIRECTIONS] = {[GROUP_TOKEN_WISE] = 't', [GROUP_CHANNEL_WISE] = 'c'};
     bool q = cfg->q_type != NUMBER_BF16, o = cfg->o_type != cfg->q_type, m = cfg->m_type != NUMBER_F16;
     snprintf(text, CONFIG_SPEC_MAX, "%s-k%d%c%d-v%d%c%d-d%d-h%d-p%d%s%s%s%s%s%s", cfg->target->name, cfg->k.codes->bits,
-             direction[cfg->k.direction], cfg->k.group, cfg->v.codes->bits, direction[cfg->v.direction], cfg->v.group, cfg->head_dim,
-             cfg->heads, cfg->page_tokens, q ? "-" : "", q ? number_info(cfg->q_type)->name : "", o ? "-o" : "",
-             o ? number_info(cfg->o_type)->name : "", m ? "-m" : "", m ? number_info(cfg->m_type)->name : "");
+             direction[cfg->k.direction], cfg->k.group, cfg->v.codes->bits, direction[cfg->v.direction], cfg->v.group,
+             cfg->head_dim, cfg->heads, cfg->page_tokens, q ? "-" : "", q ? number_info(cfg->q_type)->name : "",
+             o ? "-o" : "", o ? number_info(cfg->o_type)->name : "", m ? "-m" : "",
+             m ? number_info(cfg->m_type)->name : "");
 }

@@ -1,12 +1,12 @@
 /* Cache kernels, part 4: quantise and append, for prefill (many tokens) and decode (one token a sequence).
  *
- * Prefill. A block owns a chunk of 64 tokens of one (sequence, KV head), because a V byte holds codes of several tokens:
+ * Prefill. A block owns a chunk of 64 tokens of one (sequence, KV head), because a V byte holds several tokens:
  *
- *   rows of k, v ──16 bytes a thread──▶ quantise ──▶ codes in shared memory ──▶ words, gathered in the order of the page ──▶ page
- *                                          └──▶ metadata ──▶ page                     ▲ fields of tokens already in the page
+ *   rows of k, v ──▶ quantise ──▶ codes in shared memory ──▶ words in the order of the page ──▶ page
+ *   16 bytes a thread    └──▶ metadata ──▶ page                   ▲ fields of older tokens, from the page
  *
- * Decode. ROW_THREADS lanes own one row; lanes that share words exchange their fields by shuffles, and V bytes are read, changed and written.
- * Different rows never share a byte, since every sequence owns the page of its last token. */
+ * Decode. ROW_THREADS lanes own one row; lanes that share words exchange their fields by shuffles, and V bytes are
+ * read, changed and written. Different rows never share a byte: every sequence owns the page of its last token. */
 
 /* ---- Prefill ---- */
 
@@ -140,10 +140,10 @@ DEVICE void write_codes(chunk_view chunk, const unsigned *k_codes, const unsigne
     }
 }
 
-ENTRY(THREADS_APPEND_PREFILL)
-foscar_append_prefill(const byte *k, const byte *v, long long k_stride, long long v_stride, byte *pages, long long page_stride,
-                      long long head_stride, const int *page_table, const int *page_indptr, const int *lengths, const int *token_indptr,
-                      int table_stride, int batch)
+ENTRY(THREADS_APPEND_PREFILL, 2)
+foscar_append_prefill(const byte *k, const byte *v, long long k_stride, long long v_stride, byte *pages,
+                      long long page_stride, long long head_stride, const int *page_table, const int *page_indptr,
+                      const int *lengths, const int *token_indptr, int table_stride, int batch)
 {
     __shared__ unsigned k_codes[CHUNK * K_PITCH], v_codes[HEAD_DIM * CHUNK / 4];
     cache_view cache = {pages, page_stride, head_stride, page_table, page_indptr, table_stride};
@@ -186,7 +186,8 @@ DEVICE void write_k_row(byte *codes, int token, int part, row_codes row, bool ac
         *(unsigned *)(codes + k_word_offset(token, part * 8 + field * 4)) = field == 0 ? low : high;
 }
 
-/* Changes the bytes of a row of V: lanes of one byte and different channel tiles combine and share its eight bytes out among them. */
+/* Changes the bytes of a row of V: lanes that have the same bytes, in other channel tiles, combine their fields and
+   share the eight bytes out among them. */
 DEVICE void write_v_row(byte *codes, int token, int part, row_codes row, bool active)
 {
     enum { SHARE = 8 / V_TILES };
@@ -212,10 +213,10 @@ DEVICE void write_v_row(byte *codes, int token, int part, row_codes row, bool ac
 }
 
 /* A warp takes the K rows or the V rows of 32 / ROW_THREADS neighbouring (sequence, KV head) pairs. */
-ENTRY(THREADS_APPEND_DECODE)
-foscar_append_decode(const byte *k, const byte *v, long long k_stride, long long v_stride, byte *pages, long long page_stride,
-                     long long head_stride, const int *page_table, const int *page_indptr, const int *lengths, int table_stride, int batch,
-                     int kv_heads)
+ENTRY(THREADS_APPEND_DECODE, 8)
+foscar_append_decode(const byte *k, const byte *v, long long k_stride, long long v_stride, byte *pages,
+                     long long page_stride, long long head_stride, const int *page_table, const int *page_indptr,
+                     const int *lengths, int table_stride, int batch, int kv_heads)
 {
     const uint4 zero = {0, 0, 0, 0};
     cache_view cache = {pages, page_stride, head_stride, page_table, page_indptr, table_stride};

@@ -1,5 +1,6 @@
-/* Cache kernels, part 6: check the lengths and page tables of a batch. A block looks at one sequence; the last block to finish looks again at
- * the lowest sequence in which something is wrong and reports it, so the report does not depend on the order of the blocks. */
+/* Cache kernels, part 6: check the lengths and page tables of a batch. A block looks at one sequence; the last block to
+ * finish looks again at the lowest sequence in which something is wrong and reports it, so the report does not depend
+ * on the order of the blocks. */
 
 /* The numbers of check_code in gen/cache_kernels.h. */
 enum { OFFENCE_NONE, OFFENCE_TABLE, OFFENCE_LENGTH, OFFENCE_PAGES, OFFENCE_TOKENS, OFFENCE_PAGE };
@@ -24,7 +25,8 @@ typedef struct offence {
 /* What can be seen without reading the page table, in the order of the codes. */
 DEVICE offence inspect_numbers(check_input in, int sequence)
 {
-    int from = in.page_indptr ? in.page_indptr[sequence] : 0, to = in.page_indptr ? in.page_indptr[sequence + 1] : in.table_stride;
+    int from = in.page_indptr ? in.page_indptr[sequence] : 0,
+        to = in.page_indptr ? in.page_indptr[sequence + 1] : in.table_stride;
     int length = in.lengths[sequence];
     offence found = {OFFENCE_NONE, -1, 0};
     if (from < 0 || to < from || (in.page_indptr && to > in.table_entries)) {
@@ -74,9 +76,9 @@ DEVICE offence inspect(check_input in, int sequence)
     return found;
 }
 
-ENTRY(THREADS_CHECK)
-foscar_check(const int *page_table, const int *page_indptr, const int *lengths, const int *token_indptr, check_result *result,
-             int table_stride, int table_entries, int tokens, int batch, int pages_count)
+ENTRY(THREADS_CHECK, 8)
+foscar_check(const int *page_table, const int *page_indptr, const int *lengths, const int *token_indptr,
+             check_result *result, int table_stride, int table_entries, int tokens, int batch, int pages_count)
 {
     __shared__ unsigned lowest_sequence, is_last;
     check_input in = {page_table, page_indptr, lengths, token_indptr, table_stride, table_entries, tokens, pages_count};

@@ -1,10 +1,11 @@
-/* Cache kernels, part 5: dequantise. A block has one chunk of one KV head, so that the scattered bytes it reads are all of some cache lines;
- * a thread writes four channels of one token at a time. */
+/* Cache kernels, part 5: dequantise. A block has one chunk of one KV head, so that the scattered bytes it reads are all
+ * of some cache lines; a thread writes four channels of one token at a time. */
 
 /* scale * code + minimum, rounded once; the product is exact anyway, since scale has at most 11 bits and the code 4. */
 DEVICE float dequantise(unsigned code, unsigned metadata)
 {
-    float scale = OF(float_from_, M_TYPE)((unsigned short)(metadata >> 16)), minimum = OF(float_from_, M_TYPE)((unsigned short)metadata);
+    float scale = OF(float_from_, M_TYPE)((unsigned short)(metadata >> 16)),
+          minimum = OF(float_from_, M_TYPE)((unsigned short)metadata);
     return __fmaf_rn(scale, (float)code, minimum);
 }
 
@@ -33,9 +34,10 @@ DEVICE void dequantise_v(chunk_view chunk, int token, int channel, float *x)
     }
 }
 
-ENTRY(THREADS_DEQUANTISE)
-foscar_dequantise(byte *k_out, byte *v_out, byte *pages, long long page_stride, long long head_stride, const int *page_table,
-                  const int *page_indptr, int table_stride, int sequence, int begin, int end, int kv_heads, int narrow)
+ENTRY(THREADS_DEQUANTISE, 4)
+foscar_dequantise(byte *k_out, byte *v_out, byte *pages, long long page_stride, long long head_stride,
+                  const int *page_table, const int *page_indptr, int table_stride, int sequence, int begin, int end,
+                  int kv_heads, int narrow)
 {
     cache_view cache = {pages, page_stride, head_stride, page_table, page_indptr, table_stride};
     int head = (int)blockIdx.y, index = begin / CHUNK + (int)blockIdx.x, start = index * CHUNK;

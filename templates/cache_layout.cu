@@ -1,5 +1,6 @@
-/* Cache kernels, part 2: where a token's codes lie, and stores of numbers. The maps are those of gen/fragment.h, whose formulas and letters are used here; offsets
- * of a page and the spread of V fields come in as macros, computed by gen/fragment.c. */
+/* Cache kernels, part 2: where a token's codes lie, and stores of numbers. The maps are those of gen/fragment.h, whose
+ * formulas and letters are used here; offsets of a page and the spread of V fields come in as macros, computed by
+ * gen/fragment.c. */
 typedef unsigned char byte;
 
 enum {
@@ -9,10 +10,11 @@ enum {
     K_GROUPS = HEAD_DIM / (16 * K_FIELDS), /* words of a lane and token */
     K_CHUNK_BYTES = CHUNK * HEAD_DIM * K_BITS / 8,
     V_CHUNK_BYTES = CHUNK * HEAD_DIM * V_BITS / 8,
-    V_WORDS = HEAD_DIM / 64 * 8 / V_FIELDS,   /* words of a lane and chunk */
-    V_VECTOR = V_WORDS < 4 ? V_WORDS : 4,     /* of them in one load */
-    V_STEP_WORDS = 2 / V_STEPS, V_HALF_WORDS = 2 / V_HALVES, /* words for the steps and halves that are no fields */
-    ROW_THREADS = HEAD_DIM / 8                /* threads of a row of K or V in the append kernels: 16 bytes each */
+    V_WORDS = HEAD_DIM / 64 * 8 / V_FIELDS, /* words of a lane and chunk */
+    V_VECTOR = V_WORDS < 4 ? V_WORDS : 4,   /* of them in one load */
+    V_STEP_WORDS = 2 / V_STEPS,             /* words for the steps that are no fields */
+    V_HALF_WORDS = 2 / V_HALVES,            /* words for the halves that are no fields */
+    ROW_THREADS = HEAD_DIM / 8              /* threads of a row of K or V in the append kernels: 16 bytes each */
 };
 
 typedef struct cache_view {
@@ -22,7 +24,7 @@ typedef struct cache_view {
     int table_stride;
 } cache_view;
 
-/* One chunk of one KV head: its K codes, V codes and the metadata of its tokens. All 0 if the page table has no page there. */
+/* One chunk of one KV head: its K codes, V codes and the metadata of its tokens; all 0 where the table has no page. */
 typedef struct chunk_view {
     byte *k, *v;
     unsigned *k_metadata, *v_metadata; /* [CHUNK], scale << 16 | minimum */
@@ -32,7 +34,8 @@ DEVICE chunk_view find_chunk(cache_view cache, int sequence, int head, int chunk
 {
     const int chunks = PAGE_TOKENS / CHUNK;
     chunk_view view = {0, 0, 0, 0};
-    long long row = cache.page_indptr ? (long long)cache.page_indptr[sequence] : (long long)sequence * cache.table_stride;
+    long long row =
+        cache.page_indptr ? (long long)cache.page_indptr[sequence] : (long long)sequence * cache.table_stride;
     int page = cache.page_table[row + chunk / chunks], part = chunk % chunks;
     if (page < 0) return view;
     byte *base = cache.pages + page * cache.page_stride + head * cache.head_stride;
@@ -52,17 +55,19 @@ DEVICE void store_f32(byte *array, long long index, const float *x)
 
 DEVICE void store_bf16(byte *array, long long index, const float *x)
 {
-    uint2 packed = {bf16_from_float(x[0]) | (unsigned)bf16_from_float(x[1]) << 16, bf16_from_float(x[2]) | (unsigned)bf16_from_float(x[3]) << 16};
+    uint2 packed = {bf16_from_float(x[0]) | (unsigned)bf16_from_float(x[1]) << 16,
+                    bf16_from_float(x[2]) | (unsigned)bf16_from_float(x[3]) << 16};
     *(uint2 *)(array + index * 2) = packed;
 }
 
 DEVICE void store_f16(byte *array, long long index, const float *x)
 {
-    uint2 packed = {f16_from_float(x[0]) | (unsigned)f16_from_float(x[1]) << 16, f16_from_float(x[2]) | (unsigned)f16_from_float(x[3]) << 16};
+    uint2 packed = {f16_from_float(x[0]) | (unsigned)f16_from_float(x[1]) << 16,
+                    f16_from_float(x[2]) | (unsigned)f16_from_float(x[3]) << 16};
     *(uint2 *)(array + index * 2) = packed;
 }
 
-/* Byte offset in the chunk of the word that holds channels c .. c + 3 of a token, c a multiple of 4, one in each byte. */
+/* Byte offset in the chunk of the word that holds channels c .. c + 3 of a token, one a byte; c is a multiple of 4. */
 DEVICE int k_word_offset(int token, int c)
 {
     int i = token % 4, rr = token / 4 % 8, h = token / 32, q = c % 16 / 4, g = c / (16 * K_FIELDS);

@@ -1,14 +1,20 @@
-/* Cache kernels, part 1: number types and the few operations that need PTX. First of the files that make one translation unit:
+/* Cache kernels, part 1: number types and the few operations that need PTX. First of the files that make one
+ * translation unit:
  *
- *   cache_numbers.cu  cache_layout.cu  cache_quantise.cu  cache_append.cu  cache_dequantise.cu  cache_check.cu  decode_merge.cu
+ *   cache_numbers.cu  cache_layout.cu  cache_quantise.cu  cache_append.cu  cache_dequantise.cu  cache_check.cu
+ *   decode_merge.cu
  *
- * They include nothing and are written in what C and CUDA C++ share, so a test can run every part but this one on the host. Macros that
- * specialise the unit are listed in gen/cache_kernels.c; Q_TYPE, O_TYPE and M_TYPE are bf16, f16 or f32. */
-#define ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads)
-#define DEVICE         static __device__ __forceinline__ __attribute__((unused)) /* a specialisation leaves some out */
+ * They include nothing and are written in what C and CUDA C++ share, so a test can run every part but this one on the
+ * host. Macros that specialise the unit are listed in gen/cache_kernels.c; Q_TYPE, O_TYPE and M_TYPE are bf16, f16 or
+ * f32. */
+
+/* Heads of a kernel (threads of a block, blocks that must fit on an SM) and of a function (some specialisations leave
+   some of them out). */
+#define ENTRY(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+#define DEVICE                 static __device__ __forceinline__ __attribute__((unused))
 
 /* float_from_f16 is OF(float_from_, M_TYPE) where M_TYPE is f16. */
-#define OF(prefix, type)         OF_EXPANDED(prefix, type)
+#define OF(prefix, type)          OF_EXPANDED(prefix, type)
 #define OF_EXPANDED(prefix, type) prefix##type
 
 /* A number as it lies in memory. */

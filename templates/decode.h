@@ -5,15 +5,16 @@
 #include "../gen/plan.h"
 #include "../gen/ptx.h"
 
-enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_WORDS = 32 };
+enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_CHUNKS = 4, MAX_WORDS = 16 };
 
 /* Offsets in a consumer's exchange area, bytes. */
 enum {
     EXCHANGE_Q_MAX = 0,      /* float[4]: largest |Q| seen by each warp */
-    EXCHANGE_V_SCALE = 16,   /* uint32[4]: largest V metadata word of each warp */
+    EXCHANGE_V_SCALE = 16,   /* float[4]: log2 of the largest V scale of each warp, less 22.9 */
     EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
     EXCHANGE_MAXIMA = 128,   /* float[16][4]: largest score by head and warp; at the end the sums of P */
-    EXCHANGE_OFFSETS = 384   /* float[16][4]: at the end the sums of P * V minimum */
+    EXCHANGE_OFFSETS = 384,  /* float[16][4]: at the end the sums of P * V minimum */
+    EXCHANGE_ITEM = 640      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
 };
 
 /* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, blocks of the sequence}. */
@@ -47,7 +48,7 @@ typedef struct decode {
     ptx_value exchange, p_limbs, q_limbs; /* shared addresses of this consumer's areas */
     ptx_value q_descriptor, p_descriptor; /* 64-bit */
     ptx_value p_store;                    /* shared address of this thread's first P' byte */
-    ptx_value k_offset, v_offset, meta_offset; /* this thread's bytes in a stage: K words, V words, K metadata of its tokens */
+    ptx_value k_offset, meta_offset;      /* this thread's bytes in a stage: K words, K metadata of its tokens */
 
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
     ptx_value q_step;                                     /* score per unit of the integer product and of a K scale of 1 */
@@ -56,7 +57,8 @@ typedef struct decode {
     ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
 
     /* One block */
-    ptx_value qk[MAX_TILES][32], pv[MAX_TILES][32];       /* int32 accumulators */
+    ptx_value sums[MAX_TILES][32];                        /* int32 accumulators of the product in flight, the first or the second */
+    ptx_value value[MAX_CHUNKS][MAX_WORDS];               /* V words */
     ptx_value k_words[2][MAX_TILES], v_words[2][MAX_TILES]; /* metadata [row half][accumulator] */
     ptx_value score[MAX_TILES][2][MAX_THREAD_HEADS];      /* [accumulator][row half][head] of this block */
     ptx_value next_score[MAX_TILES][2][MAX_THREAD_HEADS]; /* and of the following one */
@@ -71,20 +73,23 @@ void stage_empty_sequences(decode *d);
 /* stage_query.c: Q of one item into limbs. */
 void stage_query(decode *d, const cursor *c);
 
-/* stage_score.c: K Q^T of some accumulators [first, end) of a block, and their scores with the metadata of the block's V stage. */
+/* stage_score.c: K Q^T of some accumulators [first, end) of a block, the K metadata from its V stage, and the scores into next_score. */
 void stage_score_issue(decode *d, const ring *k, int first, int end);
-void stage_score_combine(decode *d, const ring *v, int first, int end); /* into next_score */
+void stage_score_metadata(decode *d, const ring *v);
+void stage_score_combine(decode *d, int first, int end);
 
-/* stage_softmax.c: mask and maxima, then exponentials and P' limbs. */
+/* stage_softmax.c: mask and each warp's maxima; a barrier later the block's; then exponentials and P' limbs. */
 typedef struct softmax_factors {
     ptx_value old[MAX_THREAD_HEADS], block[MAX_THREAD_HEADS]; /* of the running sums and of this block's */
 } softmax_factors;
-void stage_softmax_reference(decode *d, const ring *r, ptx_value tokens_left, ptx_value reference[MAX_THREAD_HEADS]);
+void stage_softmax_maxima(decode *d, const ring *v, ptx_value tokens_left);
+void stage_softmax_reference(decode *d, ptx_value reference[MAX_THREAD_HEADS]);
 softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_THREAD_HEADS]);
 
-/* stage_value.c: V^T P'^T (complete on return up to the last group of chunks), and its sums added to the output. */
-void stage_value_issue(decode *d, const ring *r);
-void stage_value_update(decode *d, const softmax_factors *f);
+/* stage_value.c: the first words of V, V^T P'^T of some channel tiles [first, end), and its sums added to the output. */
+void stage_value_load(decode *d, const ring *v);
+void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile);
+void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int end_tile);
 
 /* stage_output.c: the end of an item, and the records of partial results. */
 void stage_output(decode *d, const cursor *c, ptx_value first_block, ptx_value end_block);
@@ -93,14 +98,24 @@ void stage_output_start(decode *d); /* records of a worker that has written noth
 /* Loads this thread's metadata words [row half][accumulator] at a shared address. */
 void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES]);
 
+/* Where a thread exchanges its first head's values in a [head][warp] table at offset 0 of its consumer's area. Computed for each use. */
+typedef struct exchange_place {
+    ptx_value row, slot; /* shared addresses of the head's row and of this warp's slot in it */
+    ptx_value writes;    /* predicate: one thread a warp for each head (four where lanes hold the same heads, with the same value) */
+} exchange_place;
+exchange_place decode_exchange(decode *d);
+
 /* decode_hopper.c: pieces that several stages use. Parameters are loaded where they are used, so that they occupy no registers elsewhere. */
 ptx_value decode_param_value(decode *d, decode_param param);
+void decode_place_thread(decode *d);                /* thread, warp, rr and hq anew, so that they need not live across the blocks before */
+ptx_value decode_uniform(decode *d, ptx_value x);   /* x, the same in all lanes, in a form that lets ptxas use uniform registers */
 ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */
 ptx_value decode_barrier(decode *d, const ring *r); /* of its full barrier; the empty one is 8 bytes on */
 void decode_wait(decode *d, ptx_value barrier, ptx_value parity); /* until the phase of that parity is complete */
 void decode_consumer_sync(decode *d);                             /* the 128 threads of a consumer */
 ptx_value decode_combine_limbs(decode *d, ptx_value high, ptx_value middle, ptx_value low); /* to float32 */
 ptx_value decode_first_token(decode *d);                           /* token of a block that this thread's score (0, 0) belongs to */
-void decode_head_index(decode *d, int e, ptx_value *head);         /* head of this thread's element e */
+ptx_value decode_first_head(decode *d);                            /* head of this thread's element 0 */
+int decode_head_offset(int e);                                     /* head of this thread's element e, less that of element 0 */
 
 #endif

@@ -32,6 +32,21 @@ ptx_value decode_param_value(decode *d, decode_param param)
     return bytes[param] == 8 ? ptx_ld_param_b64(d->b, address) : ptx_ld_param_b32(d->b, address);
 }
 
+void decode_place_thread(decode *d)
+{
+    ptx_builder *b = d->b;
+    ptx_value tid = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_TID_X)), lane = ptx_and(b, tid, ptx_imm(31));
+    d->thread = ptx_and(b, tid, ptx_imm(127));
+    d->warp = ptx_shr_u32(b, d->thread, ptx_imm(5));
+    d->rr = ptx_shr_u32(b, lane, ptx_imm(2));
+    d->hq = ptx_and(b, lane, ptx_imm(3));
+}
+
+ptx_value decode_uniform(decode *d, ptx_value x)
+{
+    return ptx_shfl_idx_b32(d->b, x, ptx_imm(0), ptx_imm(31), ptx_imm(WARP_MASK));
+}
+
 void decode_wait(decode *d, ptx_value barrier, ptx_value parity)
 {
     ptx_builder *b = d->b;
@@ -54,12 +69,25 @@ ptx_value decode_combine_limbs(decode *d, ptx_value high, ptx_value middle, ptx_
     return ptx_fma_f32(b, upper, ptx_fimm(256), ptx_cvt_f32_s32(b, low));
 }
 
-void decode_head_index(decode *d, int e, ptx_value *head)
+int decode_head_offset(int e) { return e / 2 * 8 + e % 2; }
+
+/* Head of this thread's element 0. */
+ptx_value decode_first_head(decode *d)
 {
     ptx_builder *b = d->b;
     int lanes = d->p->tiles_sharing == 4 ? 1 : d->p->tiles_sharing == 2 ? 2 : 4; /* lanes of a quad with different heads */
-    ptx_value pair = ptx_and(b, d->hq, ptx_imm(lanes - 1));
-    *head = ptx_add(b, ptx_shl(b, pair, ptx_imm(1)), ptx_imm(e / 2 * 8 + e % 2));
+    return ptx_shl(b, ptx_and(b, d->hq, ptx_imm(lanes - 1)), ptx_imm(1));
+}
+
+exchange_place decode_exchange(decode *d)
+{
+    ptx_builder *b = d->b;
+    exchange_place x;
+    decode_place_thread(d);
+    x.row = ptx_mad_lo(b, decode_first_head(d), ptx_imm(16), d->exchange);
+    x.slot = ptx_mad_lo(b, d->warp, ptx_imm(4), x.row);
+    x.writes = ptx_setp_eq(b, d->rr, ptx_imm(0));
+    return x;
 }
 
 /* Which of the token tiles that share an accumulator this lane's columns belong to. */
@@ -118,8 +146,8 @@ static void ring_release(decode *d, const ring *r)
 {
     ptx_builder *b = d->b;
     ptx_bar_warp_sync(b, ptx_imm(WARP_MASK));
-    ptx_value first = ptx_setp_eq(b, d->lane, ptx_imm(0)), barrier = decode_barrier(d, r);
-    ptx_guard(b, first);
+    ptx_value one = ptx_elect(b), barrier = decode_barrier(d, r);
+    ptx_guard(b, one);
     ptx_mbarrier_arrive(b, ptx_at(barrier, 8));
 }
 
@@ -164,28 +192,56 @@ static void init_barriers(decode *d)
     ptx_scope_pop(b);
 }
 
-/* Waits until a stage is empty and copies a block's pages into it. address: lane j holds the address of page j, all the same in every other lane;
-   valid: pages that the block has. */
-static void copy_pages(decode *d, ring *r, ptx_value address, ptx_value valid)
+enum { MAX_BLOCK_PAGES = 4 };
+
+/* The pages of one block: addresses, the same in all lanes, and how many there are. */
+typedef struct block_pages {
+    ptx_value address[MAX_BLOCK_PAGES], valid;
+} block_pages;
+
+/* Waits until a stage is empty and copies a block's pages into it. */
+static void copy_pages(decode *d, ring *r, const block_pages *pages)
 {
     ptx_builder *b = d->b;
     const ring_plan *plan = r->plan;
-    ptx_value barrier = decode_barrier(d, r), stage = decode_stage(d, r), first = ptx_setp_eq(b, d->lane, ptx_imm(0));
+    ptx_value barrier = decode_barrier(d, r), stage = decode_stage(d, r), done = ptx_label_new(b, "copied");
     decode_wait(d, ptx_at(barrier, 8), ptx_xor(b, r->parity, ptx_imm(1))); /* the first round of an empty ring passes */
-    ptx_value bytes = ptx_mul_lo(b, valid, ptx_imm(plan->page_bytes));
-    ptx_guard(b, first);
+    ptx_value bytes = ptx_mul_lo(b, pages->valid, ptx_imm(plan->page_bytes));
+    ptx_value alone = ptx_elect(b);
+    ptx_guard_not(b, alone);
+    ptx_bra(b, done);
     ptx_mbarrier_arrive_expect_tx(b, barrier, bytes);
-    ptx_value halves[2];
-    ptx_split_b64(b, halves, address);
     for (int page = 0; page < d->p->pages_per_block; page++) {
-        ptx_value word[2], source;
-        for (int k = 0; k < 2; k++) word[k] = ptx_shfl_idx_b32(b, halves[k], ptx_imm(page), ptx_imm(31), ptx_imm(WARP_MASK));
-        source = ptx_join_b64(b, word);
-        ptx_value copies = ptx_and_pred(b, first, ptx_setp_ge(b, valid, ptx_imm(page + 1)));
-        ptx_guard(b, copies);
-        ptx_cp_async_bulk(b, ptx_at(stage, (int64_t)page * plan->page_bytes), ptx_at(source, plan->page_offset), ptx_imm(plan->page_bytes), barrier);
+        ptx_value valid = ptx_setp_ge(b, pages->valid, ptx_imm(page + 1));
+        ptx_guard(b, valid);
+        ptx_cp_async_bulk(b, ptx_at(stage, (int64_t)page * plan->page_bytes), ptx_at(pages->address[page], plan->page_offset), ptx_imm(plan->page_bytes),
+                          barrier);
     }
+    ptx_label_place(b, done);
     ring_advance(d, r);
+}
+
+/* The pages of the cursor's block: lane j reads entry j of the table, and all lanes get all addresses. */
+static block_pages find_pages(decode *d, const cursor *c, ptx_value row)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    block_pages found;
+    ptx_value first_entry = ptx_mul_lo(b, c->block, ptx_imm(p->pages_per_block)), entry = ptx_add(b, first_entry, d->lane);
+    ptx_value pages = ptx_div_power(b, ptx_add(b, c->length, ptx_imm(p->cfg.page_tokens - 1)), p->cfg.page_tokens);
+    found.valid = ptx_min_u32(b, ptx_sub(b, pages, first_entry), ptx_imm(p->pages_per_block));
+    ptx_value has_page = ptx_setp_lt(b, d->lane, found.valid), mine = ptx_mov_b32(b, ptx_imm(0));
+    ptx_value address = ptx_mad_wide_u32(b, ptx_add(b, row, entry), ptx_imm(4), decode_param_value(d, DECODE_PARAM_page_table));
+    ptx_guard(b, has_page);
+    ptx_ld_global_b32_to(b, mine, address);
+    ptx_value head = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c->head), decode_param_value(d, DECODE_PARAM_head_stride));
+    ptx_value base = ptx_add_s64(b, head, decode_param_value(d, DECODE_PARAM_pages));
+    for (int page = 0; page < p->pages_per_block; page++) {
+        ptx_value number = ptx_shfl_idx_b32(b, mine, ptx_imm(page), ptx_imm(31), ptx_imm(WARP_MASK));
+        ptx_value offset = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, number), decode_param_value(d, DECODE_PARAM_page_stride));
+        found.address[page] = ptx_add_s64(b, offset, base);
+    }
+    return found;
 }
 
 /* One warp feeds one consumer: lane j finds page j of each block, the first lane copies. K runs one block ahead of V, as stages fall empty. */
@@ -201,8 +257,8 @@ static void produce(decode *d, ptx_value consumer)
     ptx_value nothing = ptx_setp_eq(b, c.left, ptx_imm(0));
     ptx_guard(b, nothing);
     ptx_bra_uni(b, done);
-    /* The block before: its pages (no block before: none) and the address of this lane's */
-    ptx_value value_pages = ptx_mov_b32(b, ptx_imm(0)), value_address = ptx_mov_b64(b, ptx_imm(0));
+    block_pages before = {.valid = ptx_mov_b32(b, ptx_imm(0))}; /* those of the block before; none before the first */
+    for (int page = 0; page < p->pages_per_block; page++) before.address[page] = ptx_mov_b64(b, ptx_imm(0));
 
     ptx_label_place(b, item);
     ptx_value row = ptx_mul_lo(b, c.batch, decode_param_value(d, DECODE_PARAM_table_stride));
@@ -213,24 +269,15 @@ static void produce(decode *d, ptx_value consumer)
     ptx_label_place(b, row_found);
 
     ptx_label_place(b, block);
-    ptx_value first_entry = ptx_mul_lo(b, c.block, ptx_imm(p->pages_per_block)), entry = ptx_add(b, first_entry, d->lane);
-    ptx_value pages = ptx_div_u32(b, ptx_add(b, c.length, ptx_imm(p->cfg.page_tokens - 1)), ptx_imm(p->cfg.page_tokens));
-    ptx_value valid = ptx_min_u32(b, ptx_sub(b, pages, first_entry), ptx_imm(p->pages_per_block)), has_page = ptx_setp_lt(b, d->lane, valid);
-    ptx_value page = ptx_mov_b32(b, ptx_imm(0)), table = decode_param_value(d, DECODE_PARAM_page_table);
-    ptx_value entry_address = ptx_mad_wide_u32(b, ptx_add(b, row, entry), ptx_imm(4), table);
-    ptx_guard(b, has_page);
-    ptx_ld_global_b32_to(b, page, entry_address);
-    ptx_value address = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, page), decode_param_value(d, DECODE_PARAM_page_stride));
-    ptx_value head = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c.head), decode_param_value(d, DECODE_PARAM_head_stride));
-    address = ptx_add_s64(b, ptx_add_s64(b, address, head), decode_param_value(d, DECODE_PARAM_pages));
-    copy_pages(d, &k, address, valid);
-    ptx_value first = ptx_setp_eq(b, value_pages, ptx_imm(0));
+    block_pages pages = find_pages(d, &c, row);
+    copy_pages(d, &k, &pages);
+    ptx_value first = ptx_setp_eq(b, before.valid, ptx_imm(0));
     ptx_guard(b, first);
     ptx_bra_uni(b, first_block);
-    copy_pages(d, &v, value_address, value_pages);
+    copy_pages(d, &v, &before);
     ptx_label_place(b, first_block);
-    ptx_mov_b32_to(b, value_pages, valid);
-    ptx_mov_b64_to(b, value_address, address);
+    ptx_mov_b32_to(b, before.valid, pages.valid);
+    for (int page = 0; page < p->pages_per_block; page++) ptx_mov_b64_to(b, before.address[page], pages.address[page]);
 
     ptx_add_to(b, c.block, c.block, ptx_imm(1));
     ptx_sub_to(b, c.left, c.left, ptx_imm(1));
@@ -243,7 +290,7 @@ static void produce(decode *d, ptx_value consumer)
     stage_cursor_next_item(d, &c);
     ptx_bra_uni(b, item);
     ptx_label_place(b, last_value);
-    copy_pages(d, &v, value_address, value_pages);
+    copy_pages(d, &v, &before);
     ptx_label_place(b, done);
     ptx_scope_pop(b);
 }
@@ -255,10 +302,7 @@ static void consumer_setup(decode *d)
     const decode_plan *p = d->p;
     ptx_value consumer = d->warpgroup;
     d->worker = ptx_mad_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)), ptx_imm(p->consumers), consumer);
-    d->thread = ptx_and(b, d->tid, ptx_imm(127));
-    d->warp = ptx_shr_u32(b, d->thread, ptx_imm(5));
-    d->rr = ptx_shr_u32(b, d->lane, ptx_imm(2));
-    d->hq = ptx_and(b, d->lane, ptx_imm(3));
+    decode_place_thread(d);
     d->exchange = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers), d->shared), ptx_imm(p->shared[SHARED_EXCHANGE].offset));
     d->p_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->p_bytes), d->shared), ptx_imm(p->shared[SHARED_P].offset));
     d->q_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->q_bytes), d->shared), ptx_imm(p->shared[SHARED_Q].offset));
@@ -272,15 +316,13 @@ static void consumer_setup(decode *d)
     /* Places in a stage: this warp's K chunk, its tokens' metadata, this thread's V words */
     ptx_value group = token_group(d, d->lane);
     d->k_offset = ptx_mad_lo(b, d->lane, ptx_imm(16), ptx_mul_lo(b, d->warp, ptx_imm(p->page.k_chunk_bytes)));
-    ptx_value page = ptx_div_u32(b, d->warp, ptx_imm(p->chunks_per_page)), chunk = ptx_and(b, d->warp, ptx_imm(p->chunks_per_page - 1));
+    ptx_value page = ptx_div_power(b, d->warp, p->chunks_per_page), chunk = ptx_and(b, d->warp, ptx_imm(p->chunks_per_page - 1));
     ptx_value meta = ptx_add(b, ptx_mul_lo(b, page, ptx_imm(p->v_ring.page_bytes)), ptx_imm(p->page.k_metadata - p->v_ring.page_offset));
     meta = ptx_mad_lo(b, chunk, ptx_imm(CHUNK_TOKENS * METADATA_BYTES), meta);
     meta = ptx_mad_lo(b, d->rr, ptx_imm(4 * METADATA_BYTES), meta);
     d->meta_offset = ptx_mad_lo(b, group, ptx_imm(p->accumulators * METADATA_BYTES), meta);
-    d->v_offset = ptx_mul_lo(b, d->thread, ptx_imm(p->v.words < 4 ? p->v.words * 4 : 16));
     /* First P' byte: 16-token slab 4 * warp + rr / 4, head row, byte 4 * (rr % 4) + first tile */
-    ptx_value slab = ptx_mad_lo(b, d->warp, ptx_imm(4), ptx_shr_u32(b, d->rr, ptx_imm(2))), head;
-    decode_head_index(d, 0, &head);
+    ptx_value slab = ptx_mad_lo(b, d->warp, ptx_imm(4), ptx_shr_u32(b, d->rr, ptx_imm(2))), head = decode_first_head(d);
     ptx_value store = ptx_mad_lo(b, head, ptx_imm(16), ptx_mad_lo(b, slab, ptx_imm(p->p_lbo), d->p_limbs));
     store = ptx_mad_lo(b, ptx_and(b, d->rr, ptx_imm(3)), ptx_imm(4), store);
     d->p_store = ptx_mad_lo(b, group, ptx_imm(p->accumulators), store);
@@ -305,11 +347,9 @@ static void consumer_registers(decode *d)
                 d->next_score[acc][h][e] = ptx_reg(b, PTX_KIND_F);
             }
     }
-    for (int acc = 0; acc < p->accumulators; acc++) {
-        for (int n = 0; n < p->qk_columns / 2; n++) d->qk[acc][n] = ptx_reg(b, PTX_KIND_R);
-    }
-    for (int tile = 0; tile < p->channel_tiles; tile++)
-        for (int n = 0; n < p->pv_columns / 2; n++) d->pv[tile][n] = ptx_reg(b, PTX_KIND_R);
+    int tiles = p->score_flight > p->value_tiles ? p->score_flight : p->value_tiles, columns = p->qk_columns > p->pv_columns ? p->qk_columns : p->pv_columns;
+    for (int tile = 0; tile < tiles; tile++)
+        for (int n = 0; n < columns / 2; n++) d->sums[tile][n] = ptx_reg(b, PTX_KIND_R);
 }
 
 static void item_start(decode *d)
@@ -332,41 +372,52 @@ static void take_next_scores(decode *d)
             for (int e = 0; e < d->p->thread_heads; e++) ptx_mov_f32_to(d->b, d->score[acc][h][e], d->next_score[acc][h][e]);
 }
 
-/* One block; with `next`, the following block's scores are computed under this one's softmax, one half before and one after the maxima. */
+/* One block; with `next`, the following block's scores are computed under this one's softmax, some before and some after the maxima. */
 static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool next)
 {
     ptx_builder *b = d->b;
-    int all = d->p->accumulators, half = d->p->score_flight;
+    int all = d->p->accumulators, some = d->p->score_flight;
     ring next_v = *v;
     if (next) {
         decode_wait(d, decode_barrier(d, k), k->parity);
-        stage_score_issue(d, k, 0, half);
+        stage_score_issue(d, k, 0, some);
     }
-    ptx_value reference[MAX_THREAD_HEADS], tokens_left = ptx_sub(b, c->length, ptx_mul_lo(b, c->block, ptx_imm(d->p->block_tokens)));
-    stage_softmax_reference(d, v, tokens_left, reference);
+    ptx_value tokens_left = ptx_sub(b, c->length, ptx_mul_lo(b, c->block, ptx_imm(d->p->block_tokens)));
+    stage_softmax_maxima(d, v, tokens_left);
     next_v.stage = ptx_mov_b32(b, v->stage);
     next_v.parity = ptx_mov_b32(b, v->parity);
     ring_advance(d, &next_v);
     if (next) {
         decode_wait(d, decode_barrier(d, &next_v), next_v.parity);
-        ptx_wgmma_wait(b, ptx_imm(0));
-        stage_score_combine(d, &next_v, 0, half);
-        stage_score_issue(d, k, half, all);
+        stage_score_metadata(d, &next_v);
+        for (int acc = some; acc < all; acc += some) {
+            ptx_wgmma_wait(b, ptx_imm(0));
+            stage_score_combine(d, acc - some, acc);
+            stage_score_issue(d, k, acc, acc + some);
+        }
         ring_release(d, k);
         ring_advance(d, k);
     }
+    decode_consumer_sync(d);
+    ptx_value reference[MAX_THREAD_HEADS];
+    stage_softmax_reference(d, reference);
     softmax_factors factors = stage_softmax_weights(d, reference);
     if (next) {
         ptx_wgmma_wait(b, ptx_imm(0));
-        stage_score_combine(d, &next_v, half, all);
+        stage_score_combine(d, all - some, all);
     }
+    ptx_fence_proxy_async(b); /* P' limbs, written a while ago, become visible to the tensor cores */
+    stage_value_load(d, v);
     decode_consumer_sync(d);
-    stage_value_issue(d, v);
-    ring_release(d, v);
+    for (int tile = 0, end = d->p->value_tiles; tile < d->p->channel_tiles; tile = end, end += d->p->value_tiles) {
+        if (tile > 0) stage_value_load(d, v);
+        stage_value_issue(d, v, tile, end);
+        if (end == d->p->channel_tiles) ring_release(d, v);
+        ptx_wgmma_wait(b, ptx_imm(0));
+        stage_value_update(d, &factors, tile, end);
+    }
     ptx_mov_b32_to(b, v->stage, next_v.stage);
     ptx_mov_b32_to(b, v->parity, next_v.parity);
-    ptx_wgmma_wait(b, ptx_imm(0));
-    stage_value_update(d, &factors);
     if (next) take_next_scores(d);
 }
 
@@ -377,15 +428,39 @@ static void score_first_block(decode *d, ring *k, const ring *v)
     ptx_scope_push(b, "first");
     decode_wait(d, decode_barrier(d, k), k->parity);
     decode_wait(d, decode_barrier(d, v), v->parity);
+    stage_score_metadata(d, v);
     for (int acc = 0; acc < d->p->accumulators; acc += d->p->score_flight) {
         stage_score_issue(d, k, acc, acc + d->p->score_flight);
         ptx_wgmma_wait(b, ptx_imm(0));
-        stage_score_combine(d, v, acc, acc + d->p->score_flight);
+        stage_score_combine(d, acc, acc + d->p->score_flight);
     }
     ring_release(d, k);
     ring_advance(d, k);
     take_next_scores(d);
     ptx_scope_pop(b);
+}
+
+/* What only the end of an item needs waits in shared memory while its blocks are worked on; stage_query's barriers lie between. */
+static void park_item(decode *d, const cursor *c)
+{
+    ptx_builder *b = d->b;
+    ptx_value first = ptx_setp_eq(b, d->thread, ptx_imm(0));
+    ptx_guard(b, first);
+    ptx_st_shared_v4(b, ptx_at(d->exchange, EXCHANGE_ITEM), (ptx_value[]){c->batch, c->head, c->block, c->blocks});
+    ptx_guard(b, first);
+    ptx_st_shared_b32(b, ptx_at(d->exchange, EXCHANGE_ITEM + 16), c->left);
+}
+
+static ptx_value unpark_item(decode *d, cursor *c)
+{
+    ptx_builder *b = d->b;
+    ptx_value parked[4];
+    ptx_ld_shared_v4(b, parked, ptx_at(d->exchange, EXCHANGE_ITEM));
+    ptx_mov_b32_to(b, c->batch, parked[0]);
+    ptx_mov_b32_to(b, c->head, parked[1]);
+    ptx_mov_b32_to(b, c->blocks, parked[3]);
+    ptx_ld_shared_b32_to(b, c->left, ptx_at(d->exchange, EXCHANGE_ITEM + 16));
+    return parked[2];
 }
 
 static void consume(decode *d)
@@ -402,9 +477,8 @@ static void consume(decode *d)
     ptx_bra_uni(b, done);
 
     ptx_label_place(b, item);
-    ptx_value first_block = ptx_mov_b32(b, c.block);
-    ptx_value end_block = ptx_min_u32(b, ptx_add(b, c.block, c.left), c.blocks);
-    ptx_value last_block = ptx_sub(b, end_block, ptx_imm(1));
+    ptx_value last_block = ptx_sub(b, ptx_min_u32(b, ptx_add(b, c.block, c.left), c.blocks), ptx_imm(1));
+    park_item(d, &c);
     stage_query(d, &c);
     item_start(d);
     score_first_block(d, &k, &v);
@@ -425,6 +499,7 @@ static void consume(decode *d)
     ptx_scope_push(b, "last");
     consume_block(d, &k, &v, &c, false);
     ptx_scope_pop(b);
+    ptx_value first_block = unpark_item(d, &c), end_block = ptx_add(b, last_block, ptx_imm(1));
     stage_output(d, &c, first_block, end_block);
     ptx_sub_to(b, c.left, c.left, ptx_sub(b, end_block, first_block));
     ptx_value finished = ptx_setp_eq(b, c.left, ptx_imm(0));
@@ -433,12 +508,6 @@ static void consume(decode *d)
     stage_cursor_next_item(d, &c);
     ptx_bra_uni(b, item);
     ptx_label_place(b, done);
-}
-
-/* A value that is the same in all lanes, in a form that lets ptxas see it and use uniform registers. */
-static ptx_value uniform(decode *d, ptx_value x)
-{
-    return ptx_shfl_idx_b32(d->b, x, ptx_imm(0), ptx_imm(31), ptx_imm(WARP_MASK));
 }
 
 void decode_hopper_emit(ptx_builder *b, const decode_plan *plan)
@@ -450,7 +519,7 @@ void decode_hopper_emit(ptx_builder *b, const decode_plan *plan)
     ptx_constants(b);
     d->tid = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_TID_X));
     d->lane = ptx_and(b, d->tid, ptx_imm(31));
-    d->warpgroup = uniform(d, ptx_shr_u32(b, d->tid, ptx_imm(7)));
+    d->warpgroup = decode_uniform(d, ptx_shr_u32(b, d->tid, ptx_imm(7)));
     d->shared = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_SHARED_BASE));
     init_barriers(d);
     ptx_griddepcontrol_wait(b);
@@ -467,7 +536,7 @@ void decode_hopper_emit(ptx_builder *b, const decode_plan *plan)
 
     ptx_label_place(b, producer);
     ptx_setmaxnreg_dec(b, ptx_imm(plan->producer_registers));
-    ptx_value warp = uniform(d, ptx_shr_u32(b, ptx_and(b, d->tid, ptx_imm(127)), ptx_imm(5)));
+    ptx_value warp = decode_uniform(d, ptx_shr_u32(b, ptx_and(b, d->tid, ptx_imm(127)), ptx_imm(5)));
     ptx_value spare = ptx_setp_eq(b, warp, ptx_imm(3)), feeds = ptx_setp_lt(b, warp, ptx_imm(plan->consumers));
     ptx_guard(b, spare);
     ptx_bra_uni(b, empty);

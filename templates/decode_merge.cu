@@ -1,25 +1,26 @@
 /* Cache kernels, part 7: merge the partial results of a decode launch (workspace format: gen/plan.h).
  *
- *   worker       w          w + 1      w + 2      ...   w + n
- *   slot 0       .          OPEN       OPEN             LAST        a chain: one item, whose first partial result is in slot 1 of w
- *   slot 1       OPEN       NONE       NONE             .
+ *   worker     w       w + 1   w + 2   ...   w + n
+ *   slot 0     .       OPEN    OPEN          LAST     A chain: one item, whose first partial result
+ *   slot 1     OPEN    NONE    NONE          .        is in slot 1 of w and the others in slot 0.
  *
- * A block has one chain and a few heads: block (w, y) exits unless a chain begins at w. Its threads are SLICES x CELLS: a cell is four channels
- * of one head, a slice takes every SLICES-th partial result of the chain; slices meet in shared memory. */
+ * A block has one chain and a few heads: block (w, y) exits unless a chain begins at w. Its threads are SLICES x CELLS:
+ * a cell is four channels of one head, a slice takes every SLICES-th partial result of the chain; slices meet in shared
+ * memory. */
 enum {
     COLUMNS = HEAD_DIM / 4,
     BLOCK_HEADS = HEADS < MERGE_HEADS ? HEADS : MERGE_HEADS,
     CELLS = BLOCK_HEADS * COLUMNS,
     SLICES = THREADS_MERGE / CELLS,
-    IN_FLIGHT = 4, /* partial results that a thread loads at once */
-    STATE_OPEN = 1,   /* segment_state of gen/plan.h */
+    IN_FLIGHT = 4,  /* partial results that a thread loads at once */
+    STATE_OPEN = 1, /* segment_state of gen/plan.h */
     STATE_LAST = 2,
     RECORD_INTS = 4
 };
 
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 
-/* A weighted mean of values whose weights are 2^lse2: sum of weight * value and of weights, both relative to 2^maximum. */
+/* A weighted mean of values with weights 2^lse2: the sums of weight * value and of weights, relative to 2^maximum. */
 typedef struct mean {
     float maximum, sum;
     float4 total;
@@ -28,8 +29,13 @@ typedef struct mean {
 DEVICE mean mean_rescaled(mean a, float maximum)
 {
     float factor = a.maximum == maximum ? 1.0f : exp2f(a.maximum - maximum);
-    mean b = {maximum, a.sum * factor, {a.total.x * factor, a.total.y * factor, a.total.z * factor, a.total.w * factor}};
-    return b;
+    a.maximum = maximum;
+    a.sum *= factor;
+    a.total.x *= factor;
+    a.total.y *= factor;
+    a.total.z *= factor;
+    a.total.w *= factor;
+    return a;
 }
 
 /* Adds a value; one of weight 0 (lse2 = -infinity) may hold anything. */
@@ -45,7 +51,8 @@ DEVICE mean mean_add(mean a, float lse2, float weight, float4 value)
     return a;
 }
 
-/* Partial results of the chain that begins at a worker, 1 if it is alone; found by one warp. 0 if no chain begins there. */
+/* Partial results of the chain that begins at a worker, 1 if it is alone; found by one warp. 0 if no chain begins
+ * there. */
 DEVICE int chain_length(const int *records, int worker, int workers, int lane)
 {
     if (__ldcg(records + (worker * 2 + 1) * RECORD_INTS) != STATE_OPEN) return 0;
@@ -60,23 +67,21 @@ DEVICE int chain_length(const int *records, int worker, int workers, int lane)
     return workers - worker;
 }
 
-/* Partial result `link` of the chain: link 0 lies in slot 1, the others in slot 0. */
-DEVICE const byte *partial_result(const byte *partials, int worker, int link)
-{
-    return partials + ((long long)(worker + link) * 2 + (link == 0)) * PARTIAL_BYTES;
-}
-
 /* The mean over a slice of the chain, of one cell. */
 DEVICE mean merge_slice(const byte *partials, int worker, int links, int head, int column, int slice)
 {
     mean result = {MINUS_INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f}};
+    const int step = 2 * PARTIAL_BYTES; /* from one worker to the next */
     for (int base = slice; base < links; base += SLICES * IN_FLIGHT) {
+        const byte *first = partials + (long long)(worker + base) * step;
         float4 value[IN_FLIGHT];
         float lse2[IN_FLIGHT], maximum = result.maximum;
 #pragma unroll
         for (int i = 0; i < IN_FLIGHT; i++) {
             int link = base + i * SLICES;
-            const byte *partial = partial_result(partials, worker, link);
+            const byte *partial = first + i * SLICES * step;
+            if (i == 0 && link == 0)
+                partial += PARTIAL_BYTES; /* the first of the chain lies in slot 1, the others in slot 0 */
             lse2[i] = MINUS_INFINITY;
             if (link >= links) continue;
             lse2[i] = __ldcg((const float *)partial + HEADS * HEAD_DIM + head);
@@ -103,7 +108,7 @@ DEVICE mean merge_cell(const mean *slices, int cell)
     return result;
 }
 
-ENTRY(THREADS_MERGE)
+ENTRY(THREADS_MERGE, 5)
 foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads)
 {
     __shared__ mean slices[SLICES * CELLS];
@@ -117,17 +122,20 @@ foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride,
     }
     __syncthreads();
     if (links == 0) return;
-    int cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS, head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS;
+    int cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS,
+        head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS;
     bool active = slice < SLICES && head < HEADS;
     if (active)
-        slices[thread] = merge_slice(workspace + (long long)workers * 2 * RECORD_INTS * 4, worker, links, head, column, slice);
+        slices[thread] =
+            merge_slice(workspace + (long long)workers * 2 * RECORD_INTS * 4, worker, links, head, column, slice);
     __syncthreads();
     if (!active || slice != 0) return;
     mean result = merge_cell(slices, cell);
     int item = __ldcg(records + (worker * 2 + 1) * RECORD_INTS + 1);
     long long row = (long long)(item % kv_heads) * HEADS + head;
     float inverse = result.sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, result.sum); /* the output is 0 if all weights were */
-    float mean_value[4] = {result.total.x * inverse, result.total.y * inverse, result.total.z * inverse, result.total.w * inverse};
+    float mean_value[4] = {result.total.x * inverse, result.total.y * inverse, result.total.z * inverse,
+                           result.total.w * inverse};
     OF(store_, O_TYPE)(out + item / kv_heads * out_stride, row * HEAD_DIM + column * 4, mean_value);
     if (lse && column == 0) lse[(long long)item * HEADS + head] = 0.69314718f * (result.maximum + log2f(result.sum));
 }

@@ -8,25 +8,22 @@ static void reduce_sums(decode *d)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    ptx_value first_row = ptx_setp_eq(b, d->rr, ptx_imm(0)), mine = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange);
-    ptx_value head[MAX_THREAD_HEADS];
+    exchange_place x = decode_exchange(d);
     for (int e = 0; e < p->thread_heads; e++) {
         for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2) {
             ptx_add_f32_to(b, d->l[e], d->l[e], ptx_shfl_bfly_f32(b, d->l[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
             ptx_add_f32_to(b, d->z[e], d->z[e], ptx_shfl_bfly_f32(b, d->z[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
         }
-        decode_head_index(d, e, &head[e]);
-        ptx_value slot = ptx_mad_lo(b, head[e], ptx_imm(16), mine);
-        ptx_guard(b, first_row);
-        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_MAXIMA), d->l[e]);
-        ptx_guard(b, first_row);
-        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_OFFSETS), d->z[e]);
+        ptx_guard(b, x.writes);
+        ptx_st_shared_f32(b, ptx_at(x.slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), d->l[e]);
+        ptx_guard(b, x.writes);
+        ptx_st_shared_f32(b, ptx_at(x.slot, EXCHANGE_OFFSETS + decode_head_offset(e) * 16), d->z[e]);
     }
     decode_consumer_sync(d);
     for (int e = 0; e < p->thread_heads; e++) {
-        ptx_value row = ptx_mad_lo(b, head[e], ptx_imm(16), d->exchange), l[4], z[4];
-        ptx_ld_shared_v4_f32(b, l, ptx_at(row, EXCHANGE_MAXIMA));
-        ptx_ld_shared_v4_f32(b, z, ptx_at(row, EXCHANGE_OFFSETS));
+        ptx_value l[4], z[4];
+        ptx_ld_shared_v4_f32(b, l, ptx_at(x.row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16));
+        ptx_ld_shared_v4_f32(b, z, ptx_at(x.row, EXCHANGE_OFFSETS + decode_head_offset(e) * 16));
         ptx_add_f32_to(b, d->l[e], ptx_add_f32(b, l[0], l[1]), ptx_add_f32(b, l[2], l[3]));
         ptx_add_f32_to(b, d->z[e], ptx_add_f32(b, z[0], z[1]), ptx_add_f32(b, z[2], z[3]));
     }
@@ -67,7 +64,7 @@ static void store_rows(decode *d, number_type type, ptx_value rows, ptx_value ls
     ptx_value writes_lse = ptx_and_pred(b, has_lse, ptx_setp_eq(b, ptx_add(b, d->rr, d->warp), ptx_imm(0)));
     for (int e = 0; e < p->thread_heads; e++) {
         /* the output's columns: heads 8*block + 2*hq + e, whatever the scores' columns are */
-        ptx_value head = ptx_mad_lo(b, d->hq, ptx_imm(2), ptx_mov_b32(b, ptx_imm(e / 2 * 8 + e % 2)));
+        ptx_value head = ptx_mad_lo(b, d->hq, ptx_imm(2), ptx_mov_b32(b, ptx_imm(decode_head_offset(e))));
         ptx_value skip = ptx_label_new(b, "no_such_head"), beyond = ptx_setp_ge(b, head, ptx_imm(p->cfg.heads));
         ptx_guard(b, beyond);
         ptx_bra(b, skip);

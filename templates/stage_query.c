@@ -55,7 +55,7 @@ static q_vector load_vector(decode *d, ptx_value q, int step)
     q_vector v;
     ptx_value index = ptx_add(b, d->thread, ptx_imm(128 * step));
     v.valid = ptx_setp_lt(b, index, ptx_imm(cfg->heads * per_head));
-    v.head = ptx_div_u32(b, index, ptx_imm(per_head));
+    v.head = ptx_div_power(b, index, per_head);
     v.channel = ptx_mul_lo(b, ptx_and(b, index, ptx_imm(per_head - 1)), ptx_imm(VECTOR));
     ptx_value raw[4], address = ptx_mad_wide_u32(b, index, ptx_imm(16), q);
     for (int i = 0; i < 4; i++) raw[i] = ptx_mov_b32(b, ptx_imm(0));
@@ -119,6 +119,7 @@ void stage_query(decode *d, const cursor *c)
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_scope_push(b, "query");
+    decode_place_thread(d);
     ptx_value q = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c->batch), decode_param_value(d, DECODE_PARAM_q_stride));
     q = ptx_add_s64(b, q, decode_param_value(d, DECODE_PARAM_q));
     q = ptx_mad_wide_u32(b, c->head, ptx_imm((int64_t)p->cfg.heads * p->cfg.head_dim * number_info(p->cfg.q_type)->bytes), q);
@@ -144,11 +145,8 @@ void stage_query(decode *d, const cursor *c)
     ptx_mul_f32_to(b, d->q_step, ptx_mul_f32(b, largest, ptx_fimm(difference_bound / FULL_SCALE)), scale);
     ptx_fence_proxy_async(b);
     decode_consumer_sync(d);
-    for (int e = 0; e < p->thread_heads; e++) {
-        ptx_value head;
-        decode_head_index(d, e, &head);
-        ptx_value address = ptx_mad_lo(b, head, ptx_imm(4), d->exchange);
-        ptx_mul_f32_to(b, d->q_sum[e], ptx_ld_shared_f32(b, ptx_at(address, EXCHANGE_Q_SUM)), scale);
-    }
+    ptx_value sums = ptx_mad_lo(b, decode_first_head(d), ptx_imm(4), d->exchange);
+    for (int e = 0; e < p->thread_heads; e++)
+        ptx_mul_f32_to(b, d->q_sum[e], ptx_ld_shared_f32(b, ptx_at(sums, EXCHANGE_Q_SUM + decode_head_offset(e) * 4)), scale);
     ptx_scope_pop(b);
 }

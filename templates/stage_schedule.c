@@ -127,13 +127,14 @@ cursor stage_cursor(decode *d, ptx_value consumer)
     cursor c;
     ptx_value record[4], address = ptx_mad_lo(b, consumer, ptx_imm(SCHEDULE_RECORD), d->shared);
     ptx_ld_shared_v4(b, record, ptx_at(address, d->p->shared[SHARED_SCHEDULE].offset));
+    for (int i = 0; i < 4; i++) record[i] = decode_uniform(d, record[i]);
     c.batch = record[0];
     c.left = record[2];
     c.blocks = record[3];
     ptx_value divisor = ptx_max_u32(b, c.blocks, ptx_imm(1));
     c.head = ptx_div_u32(b, record[1], divisor);
     c.block = ptx_sub(b, record[1], ptx_mul_lo(b, c.head, divisor));
-    c.length = load_length(d, c.batch);
+    c.length = decode_uniform(d, load_length(d, c.batch));
     return c;
 }
 
@@ -149,7 +150,7 @@ void stage_cursor_next_item(decode *d, cursor *c)
     ptx_mov_b32_to(b, c->head, ptx_imm(0));
     ptx_label_place(b, sequence);
     ptx_add_to(b, c->batch, c->batch, ptx_imm(1));
-    ptx_mov_b32_to(b, c->length, load_length(d, c->batch));
+    ptx_mov_b32_to(b, c->length, decode_uniform(d, load_length(d, c->batch)));
     ptx_mov_b32_to(b, c->blocks, blocks_of(b, c->length));
     ptx_value empty = ptx_setp_eq(b, c->blocks, ptx_imm(0));
     ptx_guard(b, empty);

@@ -18,22 +18,18 @@ static void unpack_step(decode *d, const ptx_value *words, int step, ptx_value a
     ptx_scope_pop(b);
 }
 
-/* Words of tile i: [group of channels][row half]. */
+/* Words of tile i: [group of channels][row half]. Pairs, because a pair that needs no mask is half of an operand as it is loaded. */
 static void load_tile(decode *d, ptx_value address, int i, ptx_value *words)
 {
-    int groups = d->p->cfg.head_dim / (16 * d->p->cfg.k.codes->fields), count = 2 * groups;
-    for (int n = i * count, end = n + count; n < end;) {
-        ptx_value at = ptx_at(address, (n / 4) * 512 + (n % 4) * 4);
-        if (count == 2) ptx_ld_shared_v2(d->b, words, at), n += 2, words += 2;
-        else ptx_ld_shared_v4(d->b, words, at), n += 4, words += 4;
-    }
+    int count = 2 * d->p->cfg.head_dim / (16 * d->p->cfg.k.codes->fields);
+    for (int n = i * count, end = n + count; n < end; n += 2, words += 2)
+        ptx_ld_shared_v2(d->b, words, ptx_at(address, (n / 4) * 512 + (n % 4) * 4));
 }
 
 void stage_score_issue(decode *d, const ring *k, int first, int end)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    if (first >= end) return;
     ptx_scope_push(b, "k");
     ptx_value address = ptx_add(b, decode_stage(d, k), d->k_offset);
     int step_bytes = (int)(2 * p->q_lbo), window = p->tiles_sharing == 1 ? 0 : (8 / p->tiles_sharing) * 16;
@@ -49,7 +45,7 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
             ptx_wgmma_fence(b);
             for (int step = 0; step < p->k_steps; step++) {
                 ptx_value descriptor = ptx_add_s64(b, d->q_descriptor, ptx_imm((start + step * step_bytes) / 16));
-                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->qk[acc], p->qk_columns / 2, a[step], descriptor, share + step > 0);
+                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->sums[acc % p->score_flight], p->qk_columns / 2, a[step], descriptor, share + step > 0);
             }
         }
     }
@@ -73,13 +69,13 @@ void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES])
     ptx_scope_pop(b);
 }
 
-void stage_score_combine(decode *d, const ring *v, int first, int end)
+void stage_score_combine(decode *d, int first, int end)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_scope_push(b, "k");
-    if (first == 0) stage_metadata(d, ptx_add(b, decode_stage(d, v), d->meta_offset), d->k_words);
     for (int acc = first; acc < end; acc++) {
+        const ptx_value *sums = d->sums[acc % p->score_flight];
         for (int h = 0; h < 2; h++) {
             ptx_value meta[2]; /* minimum, scale */
             ptx_scope_push(b, "metadata");
@@ -92,7 +88,7 @@ void stage_score_combine(decode *d, const ring *v, int first, int end)
             for (int e = 0; e < p->thread_heads; e++) {
                 ptx_scope_push(b, "combine");
                 int at = (e / 2) * 12 + 2 * h + e % 2, stride = p->padded_heads == 1 ? 1 : 4;
-                ptx_value dot = decode_combine_limbs(d, d->qk[acc][at], d->qk[acc][at + stride], d->qk[acc][at + (stride == 1 ? 4 : 8)]);
+                ptx_value dot = decode_combine_limbs(d, sums[at], sums[at + stride], sums[at + (stride == 1 ? 4 : 8)]);
                 ptx_scope_pop(b);
                 ptx_scope_push(b, "scale");
                 ptx_value offset = ptx_mul_f32(b, minimum, d->q_sum[e]);
@@ -102,4 +98,11 @@ void stage_score_combine(decode *d, const ring *v, int first, int end)
         }
     }
     ptx_scope_pop(b);
+}
+
+void stage_score_metadata(decode *d, const ring *v)
+{
+    ptx_scope_push(d->b, "k");
+    stage_metadata(d, ptx_add(d->b, decode_stage(d, v), d->meta_offset), d->k_words);
+    ptx_scope_pop(d->b);
 }

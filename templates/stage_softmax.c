@@ -30,13 +30,12 @@ static void mask_tail(decode *d, ptx_value tokens_left)
     ptx_scope_pop(b);
 }
 
-/* The block's largest score of each head, and log2 of its largest V scale less 22.9. */
-static ptx_value block_maxima(decode *d, ptx_value maxima[MAX_THREAD_HEADS])
+/* Largest score of each head among a warp's tokens, and log2 of their largest V scale less 22.9, into the exchange area. */
+static void store_maxima(decode *d)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    ptx_scope_push(b, "maximum");
-    ptx_value v_scale = ptx_mov_b32(b, d->v_words[0][0]);
+    ptx_value maxima[MAX_THREAD_HEADS], halves[2], v_scale = ptx_mov_b32(b, d->v_words[0][0]);
     for (int e = 0; e < p->thread_heads; e++) maxima[e] = ptx_mov_f32(b, d->score[0][0][e]);
     for (int acc = 0; acc < p->accumulators; acc++) {
         for (int h = 0; h < 2; h++) {
@@ -45,35 +44,52 @@ static ptx_value block_maxima(decode *d, ptx_value maxima[MAX_THREAD_HEADS])
             for (int e = 0; e < p->thread_heads; e++) ptx_max_f32_to(b, maxima[e], maxima[e], d->score[acc][h][e]);
         }
     }
+    ptx_split_b32(b, halves, ptx_redux_max_u32(b, v_scale, ptx_imm(WARP_MASK)));
+    ptx_value largest = ptx_max_f32(b, ptx_cvt_f32_f16(b, halves[1]), ptx_fimm(0x1p-24f)); /* all scales zero: any reference will do */
+    ptx_value unit = ptx_add_f32(b, ptx_lg2(b, largest), ptx_fimm(-22.9f));
     for (int e = 0; e < p->thread_heads; e++)
         for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2)
             ptx_max_f32_to(b, maxima[e], maxima[e], ptx_shfl_bfly_f32(b, maxima[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
-    v_scale = ptx_redux_max_u32(b, v_scale, ptx_imm(WARP_MASK));
 
-    ptx_value first_row = ptx_setp_eq(b, d->rr, ptx_imm(0));
-    ptx_value mine = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange), head[MAX_THREAD_HEADS];
-    ptx_guard(b, first_row);
-    ptx_st_shared_b32(b, ptx_at(mine, EXCHANGE_V_SCALE), v_scale);
+    exchange_place x = decode_exchange(d);
+    ptx_value warp = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange);
+    ptx_guard(b, x.writes); /* four lanes, the same in all of them */
+    ptx_st_shared_f32(b, ptx_at(warp, EXCHANGE_V_SCALE), unit);
     for (int e = 0; e < p->thread_heads; e++) {
-        decode_head_index(d, e, &head[e]);
-        ptx_value slot = ptx_mad_lo(b, head[e], ptx_imm(16), mine);
-        ptx_guard(b, first_row);
-        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_MAXIMA), maxima[e]);
+        ptx_guard(b, x.writes);
+        ptx_st_shared_f32(b, ptx_at(x.slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), maxima[e]);
     }
-    decode_consumer_sync(d);
-    for (int e = 0; e < p->thread_heads; e++) {
-        ptx_value warps[4], row = ptx_mad_lo(b, head[e], ptx_imm(16), d->exchange);
-        ptx_ld_shared_v4_f32(b, warps, ptx_at(row, EXCHANGE_MAXIMA));
-        maxima[e] = ptx_max_f32(b, ptx_max_f32(b, warps[0], warps[1]), ptx_max_f32(b, warps[2], warps[3]));
-    }
-    ptx_value scales[4], halves[2];
-    ptx_ld_shared_v4(b, scales, ptx_at(d->exchange, EXCHANGE_V_SCALE));
-    v_scale = ptx_max_u32(b, ptx_max_u32(b, scales[0], scales[1]), ptx_max_u32(b, scales[2], scales[3]));
-    ptx_split_b32(b, halves, v_scale);
-    ptx_value largest = ptx_max_f32(b, ptx_cvt_f32_f16(b, halves[1]), ptx_fimm(0x1p-24f)); /* all scales zero: any reference will do */
-    ptx_value unit = ptx_add_f32(b, ptx_lg2(b, largest), ptx_fimm(-22.9f));
+}
+
+static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
+{
+    ptx_value warps[4];
+    ptx_ld_shared_v4_f32(b, warps, address);
+    return ptx_max_f32(b, ptx_max_f32(b, warps[0], warps[1]), ptx_max_f32(b, warps[2], warps[3]));
+}
+
+void stage_softmax_maxima(decode *d, const ring *v, ptx_value tokens_left)
+{
+    ptx_builder *b = d->b;
+    ptx_scope_push(b, "v");
+    stage_metadata(d, ptx_at(ptx_add(b, decode_stage(d, v), d->meta_offset), d->p->cfg.page_tokens * METADATA_BYTES), d->v_words);
+    mask_tail(d, tokens_left);
+    ptx_scope_push(b, "maximum");
+    store_maxima(d);
     ptx_scope_pop(b);
-    return unit;
+    ptx_scope_pop(b);
+}
+
+void stage_softmax_reference(decode *d, ptx_value reference[MAX_THREAD_HEADS])
+{
+    ptx_builder *b = d->b;
+    ptx_scope_push(b, "v");
+    ptx_scope_push(b, "maximum");
+    ptx_value row = decode_exchange(d).row, unit = largest_of_warps(b, ptx_at(d->exchange, EXCHANGE_V_SCALE));
+    for (int e = 0; e < d->p->thread_heads; e++)
+        reference[e] = ptx_add_f32(b, largest_of_warps(b, ptx_at(row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16)), unit);
+    ptx_scope_pop(b);
+    ptx_scope_pop(b);
 }
 
 /* Writes the limbs of neighbouring tokens: `tokens` words of P' in units of 1, as bytes of three rows. */
@@ -141,17 +157,6 @@ static void block_exponentials(decode *d, const ptx_value reference[], ptx_value
     }
 }
 
-void stage_softmax_reference(decode *d, const ring *r, ptx_value tokens_left, ptx_value reference[MAX_THREAD_HEADS])
-{
-    ptx_builder *b = d->b;
-    ptx_scope_push(b, "v");
-    stage_metadata(d, ptx_at(ptx_add(b, decode_stage(d, r), d->meta_offset), d->p->cfg.page_tokens * METADATA_BYTES), d->v_words);
-    mask_tail(d, tokens_left);
-    ptx_value unit = block_maxima(d, reference);
-    for (int e = 0; e < d->p->thread_heads; e++) reference[e] = ptx_add_f32(b, reference[e], unit);
-    ptx_scope_pop(b);
-}
-
 softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_THREAD_HEADS])
 {
     ptx_builder *b = d->b;
@@ -163,7 +168,6 @@ softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_T
         block_z[e] = ptx_reg(b, PTX_KIND_F);
     }
     block_exponentials(d, reference, block_l, block_z);
-    ptx_fence_proxy_async(b);
     ptx_scope_push(b, "running");
     for (int e = 0; e < d->p->thread_heads; e++) {
         ptx_value next = ptx_max_f32(b, d->reference[e], reference[e]);

@@ -31,25 +31,40 @@ static void load_chunk(decode *d, ptx_value address, int chunk, ptx_value *words
     for (int n = 0; n < p->v.words; n += 4) ptx_ld_shared_v4(d->b, words + n, ptx_at(address, at + n / 4 * 2048));
 }
 
-void stage_value_issue(decode *d, const ring *r)
+static void load_chunks(decode *d, const ring *v, int first, int end)
+{
+    ptx_value tid = ptx_mov_special(d->b, ptx_sreg(PTX_SPECIAL_TID_X)), thread = ptx_and(d->b, tid, ptx_imm(127));
+    ptx_value address = ptx_mad_lo(d->b, thread, ptx_imm(d->p->v.words < 4 ? d->p->v.words * 4 : 16), decode_stage(d, v));
+    for (int chunk = first; chunk < end; chunk++) load_chunk(d, address, chunk, d->value[chunk]);
+}
+
+/* Words of the first chunks, early enough to hide the loads behind a barrier. */
+void stage_value_load(decode *d, const ring *v)
+{
+    ptx_scope_push(d->b, "v");
+    load_chunks(d, v, 0, d->p->value_early);
+    ptx_scope_pop(d->b);
+}
+
+void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_scope_push(b, "v");
-    ptx_value address = ptx_add(b, decode_stage(d, r), d->v_offset), words[4][MAX_WORDS];
     int chunks = p->block_tokens / CHUNK_TOKENS;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        load_chunk(d, address, chunk, words[chunk]);
+        int after = chunk - p->value_early, end = chunk + p->value_flight;
+        if (after >= 0 && after % p->value_flight == 0) load_chunks(d, v, chunk, end < chunks ? end : chunks);
         ptx_value shifted[MAX_WORDS] = {0}, a[2][MAX_TILES][4];
         ptx_scope_push(b, "unpack");
         for (int step = 0; step < 2; step++)
-            for (int tile = 0; tile < p->channel_tiles; tile++) unpack_step(d, words[chunk], shifted, tile, step, a[step][tile]);
+            for (int tile = first_tile; tile < end_tile; tile++) unpack_step(d, d->value[chunk], shifted, tile, step, a[step][tile]);
         ptx_scope_pop(b);
         ptx_wgmma_fence(b);
         for (int step = 0; step < 2; step++) {
             ptx_value descriptor = ptx_add_s64(b, d->p_descriptor, ptx_imm((int64_t)(chunk * 4 + step * 2) * p->p_lbo / 16));
-            for (int tile = 0; tile < p->channel_tiles; tile++)
-                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->pv[tile], p->pv_columns / 2, a[step][tile], descriptor, chunk + step > 0);
+            for (int tile = first_tile; tile < end_tile; tile++)
+                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->sums[tile % p->value_tiles], p->pv_columns / 2, a[step][tile], descriptor, chunk + step > 0);
         }
         /* the operands of value_flight chunks are in registers at a time */
         ptx_wgmma_commit(b);
@@ -58,7 +73,7 @@ void stage_value_issue(decode *d, const ring *r)
     ptx_scope_pop(b);
 }
 
-void stage_value_update(decode *d, const softmax_factors *f)
+void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int end_tile)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
@@ -68,9 +83,9 @@ void stage_value_update(decode *d, const softmax_factors *f)
         ptx_value factor[MAX_TILES]; /* by field: codes are used where they stand in their byte */
         factor[0] = f->block[e];
         for (int field = 1; field < p->v.tiles; field++) factor[field] = ptx_mul_f32(b, f->block[e], ptx_fimm(1.0f / (float)(1 << (p->cfg.v.codes->bits * field))));
-        for (int tile = 0; tile < p->channel_tiles; tile++) {
+        for (int tile = first_tile; tile < end_tile; tile++) {
             for (int h = 0; h < 2; h++) {
-                const ptx_value *acc = d->pv[tile] + (e / 2) * 12 + 2 * h + e % 2;
+                const ptx_value *acc = d->sums[tile % p->value_tiles] + (e / 2) * 12 + 2 * h + e % 2;
                 ptx_value sum = decode_combine_limbs(d, acc[0], acc[4], acc[8]), o = d->o[tile][h][e];
                 ptx_mul_f32_to(b, o, o, f->old[e]);
                 ptx_fma_f32_to(b, o, sum, factor[tile % p->v.tiles], o);

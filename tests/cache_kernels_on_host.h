@@ -1,4 +1,5 @@
-/* The cache kernels of one specification, that of the macros below, as functions that run on the CPU. Included by one test program. */
+/* The cache kernels of one specification, that of the macros below, as functions that run on the CPU. Included by one
+ * test program. */
 #ifndef FOSCAR_TESTS_CACHE_KERNELS_ON_HOST_H
 #define FOSCAR_TESTS_CACHE_KERNELS_ON_HOST_H
 
@@ -60,7 +61,8 @@ static config host_config(void)
         .heads = HEADS,
         .page_tokens = PAGE_TOKENS,
     };
-    if (!number_find(TEXT(Q_TYPE), strlen(TEXT(Q_TYPE)), &cfg.q_type) || !number_find(TEXT(O_TYPE), strlen(TEXT(O_TYPE)), &cfg.o_type) ||
+    if (!number_find(TEXT(Q_TYPE), strlen(TEXT(Q_TYPE)), &cfg.q_type) ||
+        !number_find(TEXT(O_TYPE), strlen(TEXT(O_TYPE)), &cfg.o_type) ||
         !number_find(TEXT(M_TYPE), strlen(TEXT(M_TYPE)), &cfg.m_type))
         abort();
     return cfg;
@@ -78,25 +80,26 @@ static void call_merge(const uint64_t *a)
 
 static void call_append_prefill(const uint64_t *a)
 {
-    foscar_append_prefill(POINTER(0), POINTER(1), STRIDE(2), STRIDE(3), POINTER(4), STRIDE(5), STRIDE(6), POINTER(7), POINTER(8), POINTER(9),
-                          POINTER(10), NUMBER(11), NUMBER(12));
+    foscar_append_prefill(POINTER(0), POINTER(1), STRIDE(2), STRIDE(3), POINTER(4), STRIDE(5), STRIDE(6), POINTER(7),
+                          POINTER(8), POINTER(9), POINTER(10), NUMBER(11), NUMBER(12));
 }
 
 static void call_append_decode(const uint64_t *a)
 {
-    foscar_append_decode(POINTER(0), POINTER(1), STRIDE(2), STRIDE(3), POINTER(4), STRIDE(5), STRIDE(6), POINTER(7), POINTER(8), POINTER(9),
-                         NUMBER(10), NUMBER(11), NUMBER(12));
+    foscar_append_decode(POINTER(0), POINTER(1), STRIDE(2), STRIDE(3), POINTER(4), STRIDE(5), STRIDE(6), POINTER(7),
+                         POINTER(8), POINTER(9), NUMBER(10), NUMBER(11), NUMBER(12));
 }
 
 static void call_dequantise(const uint64_t *a)
 {
-    foscar_dequantise(POINTER(0), POINTER(1), POINTER(2), STRIDE(3), STRIDE(4), POINTER(5), POINTER(6), NUMBER(7), NUMBER(8), NUMBER(9), NUMBER(10),
-                      NUMBER(11), NUMBER(12));
+    foscar_dequantise(POINTER(0), POINTER(1), POINTER(2), STRIDE(3), STRIDE(4), POINTER(5), POINTER(6), NUMBER(7),
+                      NUMBER(8), NUMBER(9), NUMBER(10), NUMBER(11), NUMBER(12));
 }
 
 static void call_check(const uint64_t *a)
 {
-    foscar_check(POINTER(0), POINTER(1), POINTER(2), POINTER(3), POINTER(4), NUMBER(5), NUMBER(6), NUMBER(7), NUMBER(8), NUMBER(9));
+    foscar_check(POINTER(0), POINTER(1), POINTER(2), POINTER(3), POINTER(4), NUMBER(5), NUMBER(6), NUMBER(7), NUMBER(8),
+                 NUMBER(9));
 }
 
 #undef POINTER
@@ -104,7 +107,8 @@ static void call_check(const uint64_t *a)
 #undef NUMBER
 
 /* Launches a kernel with the grid and block that cache_kernels.c gives it. */
-static void host_launch_cache(cache_kernel kernel, const cache_work *work, const uint64_t *arguments, reference_rng *rng)
+static void host_launch_cache(cache_kernel kernel, const cache_work *work, const uint64_t *arguments,
+                              reference_rng *rng)
 {
     static void (*const calls[CACHE_KERNELS])(const uint64_t *) = {
 #define KERNEL(id, name, threads, list) [CACHE_##id] = call_##name,
@@ -113,7 +117,8 @@ static void host_launch_cache(cache_kernel kernel, const cache_work *work, const
     };
     config cfg = host_config();
     uint32_t grid[3];
-    if (cache_kernel_grid(&cfg, kernel, work, grid)) host_launch(calls[kernel], arguments, grid, cache_kernel_info(kernel)->threads, rng);
+    if (cache_kernel_grid(&cfg, kernel, work, grid))
+        host_launch(calls[kernel], arguments, grid, cache_kernel_info(kernel)->threads, rng);
 }
 
 #endif

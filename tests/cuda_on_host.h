@@ -1,9 +1,11 @@
-/* Runs CUDA kernels on the CPU, one block at a time: the part of CUDA C that templates/cache_*.cu use, in C. Include it, then the .cu files
- * but cache_numbers.cu (which needs PTX and is replaced by tests/reference.c), in one test program.
+/* Runs CUDA kernels on the CPU, one block at a time: the part of CUDA C that templates/cache_*.cu use, in C. Include
+ * it, then the .cu files but cache_numbers.cu (which needs PTX and is replaced by tests/reference.c), in one test
+ * program.
  *
- * The threads of a block are coroutines. A thread runs until it meets a barrier or a warp operation and then lets the next one run, in an
- * order drawn anew for each launch, so code that lacks a barrier fails for some order. Blocks run one after the other, in a drawn order. A
- * block that waits for threads which never come ends the program. Warp operations need all lanes of the warp that have not returned. */
+ * The threads of a block are coroutines. A thread runs until it meets a barrier or a warp operation and then lets the
+ * next one run, in an order drawn anew for each launch, so code that lacks a barrier fails for some order. Blocks run
+ * one after the other, in a drawn order. A block that waits for threads which never come ends the program. Warp
+ * operations need all lanes of the warp that have not returned. */
 #ifndef FOSCAR_TESTS_CUDA_ON_HOST_H
 #define FOSCAR_TESTS_CUDA_ON_HOST_H
 
@@ -42,7 +44,8 @@ typedef struct host_context {
 } host_context;
 
 static struct {
-    host_context scheduler, thread[HOST_THREADS_MAX]; /* threads begin again with each block, and live as long as the program */
+    host_context scheduler;
+    host_context thread[HOST_THREADS_MAX]; /* each begins again with a block, and lives as long as the program */
     bool done[HOST_THREADS_MAX];
     int current, threads;
     host_barrier block, warp[HOST_WARPS_MAX];
@@ -51,14 +54,15 @@ static struct {
         unsigned word;
     } exchange[2][HOST_THREADS_MAX]; /* of warp operations, alternating, so that one barrier each is enough */
     unsigned operations[HOST_THREADS_MAX];
-    int count[2];                    /* of __syncthreads_count, alternating */
+    int count[2]; /* of __syncthreads_count, alternating */
     unsigned counts[HOST_THREADS_MAX];
     void (*kernel)(const uint64_t *arguments);
     const uint64_t *arguments;
     char *stacks;
 } host;
 
-/* Leaves `from` and goes on with `to`. swapcontext takes two system calls; jumps take none, but a fortified C library aborts at them. */
+/* Leaves `from` and goes on with `to`. swapcontext takes two system calls; jumps take none, but a fortified C library
+ * aborts at them. */
 static void host_switch(host_context *from, host_context *to)
 {
 #if defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0
@@ -130,7 +134,8 @@ static void host_start_block(int threads)
 {
     host.threads = threads;
     host.block = (host_barrier){.alive = threads};
-    for (int w = 0; w < HOST_WARPS_MAX; w++) host.warp[w] = (host_barrier){.alive = threads > w * 32 ? (threads - w * 32 < 32 ? threads - w * 32 : 32) : 0};
+    for (int w = 0; w < HOST_WARPS_MAX; w++)
+        host.warp[w] = (host_barrier){.alive = threads > w * 32 ? (threads - w * 32 < 32 ? threads - w * 32 : 32) : 0};
     memset(host.operations, 0, sizeof host.operations);
     memset(host.counts, 0, sizeof host.counts);
     memset(host.count, 0, sizeof host.count);
@@ -154,16 +159,19 @@ static void host_run_block(const int *order)
         idle = host.block.alive == alive && before == after ? idle + 1 : 0;
         alive = host.block.alive;
         if (idle > 2) {
-            fprintf(stderr, "cuda_on_host: block (%u, %u) waits for threads that do not come\n", blockIdx.x, blockIdx.y);
+            fprintf(stderr, "cuda_on_host: block (%u, %u) waits for threads that do not come\n", blockIdx.x,
+                    blockIdx.y);
             abort();
         }
     }
 }
 
 /* Runs a kernel; `kernel` calls the entry with these arguments. */
-static void host_launch(void (*kernel)(const uint64_t *), const uint64_t *arguments, const uint32_t grid[3], int threads, reference_rng *rng)
+static void host_launch(void (*kernel)(const uint64_t *), const uint64_t *arguments, const uint32_t grid[3],
+                        int threads, reference_rng *rng)
 {
-    int order[HOST_THREADS_MAX], blocks = (int)(grid[0] * grid[1] * grid[2]), *block_order = malloc((size_t)blocks * sizeof *block_order);
+    int order[HOST_THREADS_MAX], blocks = (int)(grid[0] * grid[1] * grid[2]),
+                                 *block_order = malloc((size_t)blocks * sizeof *block_order);
     if (host.stacks == NULL) host_make_threads();
     if (block_order == NULL) abort();
     host.kernel = kernel;
@@ -224,17 +232,18 @@ static inline unsigned host_ballot(bool predicate)
     return ballot;
 }
 
-#define __syncthreads()                        host_syncthreads()
-#define __syncthreads_count(predicate)         host_syncthreads_count(predicate)
-#define __shfl_xor_sync(lanes, value, mask)    _Generic((value), float: host_shuffle_number, unsigned: host_shuffle_word)(value, mask)
-#define __ballot_sync(lanes, predicate)        host_ballot(predicate)
-#define __all_sync(lanes, predicate)           (host_ballot(predicate) == 0xffffffffu)
+#define __syncthreads()                host_syncthreads()
+#define __syncthreads_count(predicate) host_syncthreads_count(predicate)
+#define __shfl_xor_sync(lanes, value, mask)                                                                            \
+    _Generic((value), float : host_shuffle_number, unsigned : host_shuffle_word)(value, mask)
+#define __ballot_sync(lanes, predicate) host_ballot(predicate)
+#define __all_sync(lanes, predicate)    (host_ballot(predicate) == 0xffffffffu)
 
 /* ---- The rest ---- */
 
-#define ENTRY(threads) static void
-#define DEVICE         static inline __attribute__((unused))
-#define __shared__     static
+#define ENTRY(threads, blocks) static void
+#define DEVICE                 static inline __attribute__((unused))
+#define __shared__             static
 
 #define OF(prefix, type)          OF_EXPANDED(prefix, type)
 #define OF_EXPANDED(prefix, type) prefix##type
@@ -304,19 +313,18 @@ static inline unsigned host_atomic_add(unsigned *place, unsigned value)
     return old;
 }
 
-static inline void wait_for_previous_kernel(void)
-{
-}
+static inline void wait_for_previous_kernel(void) {}
 
-#define __uint_as_float(bits)         host_number_of(bits)
-#define __float_as_uint(x)            host_bits_of(x)
-#define __byte_perm(a, b, selector)   host_byte_permute(a, b, selector)
-#define __fdiv_rn(a, b)               ((a) / (b))
-#define __fmaf_rn(a, b, c)            fmaf(a, b, c)
-#define __ffs(x)                      ffs(x)
-#define __ldcg(place)                 (*(place))
-#define __threadfence()               ((void)0)
-#define atomicMin(place, value)       _Generic((place), int *: host_atomic_min_int, unsigned *: host_atomic_min_unsigned)(place, value)
-#define atomicAdd(place, value)       host_atomic_add(place, value)
+#define __uint_as_float(bits)       host_number_of(bits)
+#define __float_as_uint(x)          host_bits_of(x)
+#define __byte_perm(a, b, selector) host_byte_permute(a, b, selector)
+#define __fdiv_rn(a, b)             ((a) / (b))
+#define __fmaf_rn(a, b, c)          fmaf(a, b, c)
+#define __ffs(x)                    ffs(x)
+#define __ldcg(place)               (*(place))
+#define __threadfence()             ((void)0)
+#define atomicMin(place, value)                                                                                        \
+    _Generic((place), int * : host_atomic_min_int, unsigned * : host_atomic_min_unsigned)(place, value)
+#define atomicAdd(place, value) host_atomic_add(place, value)
 
 #endif

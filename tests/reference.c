@@ -31,9 +31,9 @@ float reference_from_bf16(uint16_t bits)
 float reference_from_f16(uint16_t bits)
 {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    float magnitude = exponent == 31   ? (fraction ? NAN : INFINITY)
-                      : exponent == 0  ? ldexpf((float)fraction, -24)
-                                       : ldexpf((float)(fraction + 1024), exponent - 25);
+    float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
+                      : exponent == 0 ? ldexpf((float)fraction, -24)
+                                      : ldexpf((float)(fraction + 1024), exponent - 25);
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -41,7 +41,8 @@ uint16_t reference_to_bf16(float x)
 {
     uint32_t bits = bits_of(x);
     if (isnan(x)) return 0x7fff;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* a carry out of the fraction is the next binade, or infinity */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >>
+                      16); /* a carry out of the fraction is the next binade, or infinity */
 }
 
 uint16_t reference_to_f16(float x)
@@ -49,10 +50,12 @@ uint16_t reference_to_f16(float x)
     if (isnan(x)) return 0x7fff;
     unsigned sign = bits_of(x) >> 16 & 0x8000;
     float magnitude = fabsf(x);
-    if (magnitude >= 65520.0f) return (uint16_t)(sign | 0x7c00); /* the middle of the largest number and 2^16 goes to the even one, 2^16 */
+    if (magnitude >= 65520.0f)
+        return (uint16_t)(sign | 0x7c00); /* the middle of the largest number and 2^16 goes to the even one, 2^16 */
     int exponent = -14;
     if (magnitude >= ldexpf(1.0f, -14)) frexpf(magnitude, &exponent), exponent--;
-    int significand = (int)rintf(ldexpf(magnitude, 10 - exponent)); /* 0 .. 2048, in units of 2^(exponent - 10); exact but for this rint */
+    int significand = (int)rintf(
+        ldexpf(magnitude, 10 - exponent)); /* 0 .. 2048, in units of 2^(exponent - 10); exact but for this rint */
     return (uint16_t)(sign | (unsigned)((exponent + 14) * 1024 + significand));
 }
 
@@ -132,7 +135,8 @@ static const scheme *side_scheme(const config *cfg, reference_side side)
 static code_place place_of(const config *cfg, reference_side side, int token, int channel)
 {
     const encoding *codes = side_scheme(cfg, side)->codes;
-    return side == REFERENCE_K ? fragment_k_place(codes, cfg->head_dim, token, channel) : fragment_v_place(codes, cfg->head_dim, token, channel);
+    return side == REFERENCE_K ? fragment_k_place(codes, cfg->head_dim, token, channel)
+                               : fragment_v_place(codes, cfg->head_dim, token, channel);
 }
 
 /* Offset in the page of the chunk of a token, and of its metadata. */
@@ -149,7 +153,8 @@ static uint32_t metadata_offset(const config *cfg, reference_side side, int toke
     return (side == REFERENCE_K ? page.k_metadata : page.v_metadata) + (uint32_t)(token * METADATA_BYTES);
 }
 
-void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes, uint32_t metadata)
+void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes,
+                          uint32_t metadata)
 {
     uint8_t *chunk = (uint8_t *)page + chunk_offset(cfg, side, token);
     unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
@@ -180,16 +185,19 @@ uint8_t *reference_page(const reference_cache *cache, int sequence, int head, in
     return cache->pages + page * cache->page_stride + head * cache->head_stride;
 }
 
-void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token, const float *x)
+void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token,
+                      const float *x)
 {
     const config *cfg = cache->cfg;
     uint8_t codes[REFERENCE_HEAD_DIM_MAX];
     uint32_t metadata = reference_quantise(cfg->m_type, side_scheme(cfg, side)->codes->bits, x, cfg->head_dim, codes);
-    reference_page_store(cfg, reference_page(cache, sequence, head, token), side, token % cfg->page_tokens, codes, metadata);
+    reference_page_store(cfg, reference_page(cache, sequence, head, token), side, token % cfg->page_tokens, codes,
+                         metadata);
 }
 
 /* Dequantises the first `tokens` tokens of a page; places [CHUNK_TOKENS][head_dim] are those of a chunk. */
-static void gather_page(const config *cfg, const uint8_t *page, reference_side side, const code_place *places, int tokens, float *out)
+static void gather_page(const config *cfg, const uint8_t *page, reference_side side, const code_place *places,
+                        int tokens, float *out)
 {
     unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
     for (int t = 0; t < tokens; t++) {
@@ -198,7 +206,8 @@ static void gather_page(const config *cfg, const uint8_t *page, reference_side s
         float value[16]; /* of each code */
         uint32_t metadata;
         memcpy(&metadata, page + metadata_offset(cfg, side, t), sizeof metadata);
-        for (unsigned code = 0; code <= mask; code++) value[code] = reference_dequantise(cfg->m_type, metadata, (int)code);
+        for (unsigned code = 0; code <= mask; code++)
+            value[code] = reference_dequantise(cfg->m_type, metadata, (int)code);
         for (int c = 0; c < cfg->head_dim; c++) *out++ = value[chunk[row[c].byte] >> row[c].shift & mask];
     }
 }
@@ -215,7 +224,8 @@ bool reference_gather(const reference_cache *cache, int sequence, int head, int 
             places[i] = place_of(cfg, (reference_side)side, i / cfg->head_dim, i % cfg->head_dim);
         for (int t = 0; t < tokens; t += cfg->page_tokens) {
             int count = tokens - t < cfg->page_tokens ? tokens - t : cfg->page_tokens;
-            gather_page(cfg, reference_page(cache, sequence, head, t), (reference_side)side, places, count, out + (size_t)t * (size_t)cfg->head_dim);
+            gather_page(cfg, reference_page(cache, sequence, head, t), (reference_side)side, places, count,
+                        out + (size_t)t * (size_t)cfg->head_dim);
         }
     }
     free(places);
@@ -242,11 +252,13 @@ static void widen_row(const float *in, int dim, double *out)
 }
 
 /* score[r][t] = scale * q[r] . k[t]; wide is room for dim numbers. */
-static void score_all(const float *k, int tokens, int dim, const double *q, int rows, double scale, double *wide, double *score)
+static void score_all(const float *k, int tokens, int dim, const double *q, int rows, double scale, double *wide,
+                      double *score)
 {
     for (int t = 0; t < tokens; t++) {
         widen_row(k + (size_t)t * (size_t)dim, dim, wide);
-        for (int r = 0; r < rows; r++) score[(size_t)r * (size_t)tokens + (size_t)t] = scale * dot(q + r * dim, wide, dim);
+        for (int r = 0; r < rows; r++)
+            score[(size_t)r * (size_t)tokens + (size_t)t] = scale * dot(q + r * dim, wide, dim);
     }
 }
 
@@ -261,7 +273,8 @@ static double exponentiate(double *score, int tokens, double *maximum)
     return sum;
 }
 
-bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale, double *out, double *lse)
+bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale,
+                         double *out, double *lse)
 {
     double *work = malloc(((size_t)rows * ((size_t)tokens + (size_t)dim) + (size_t)dim) * sizeof *work);
     if (work == NULL) return false;
@@ -345,10 +358,19 @@ double reference_uniform(reference_rng *rng)
     return (double)(reference_bits(rng) >> 11) * 0x1p-53;
 }
 
+/* Two independent normal numbers (Box and Muller). */
+static void normal_pair(reference_rng *rng, double pair[2])
+{
+    double radius = sqrt(-2 * log(1 - reference_uniform(rng))), angle = 6.283185307179586 * reference_uniform(rng);
+    pair[0] = radius * cos(angle);
+    pair[1] = radius * sin(angle);
+}
+
 double reference_normal(reference_rng *rng)
 {
-    double radius = sqrt(-2 * log(1 - reference_uniform(rng))), turn = reference_uniform(rng);
-    return radius * cos(6.283185307179586 * turn);
+    double pair[2];
+    normal_pair(rng, pair);
+    return pair[0];
 }
 
 uint32_t reference_below(reference_rng *rng, uint32_t end)
@@ -370,14 +392,19 @@ const char *reference_data_name(reference_data kind)
 
 static void fill_normal(reference_rng *rng, size_t count, float *out)
 {
-    for (size_t i = 0; i < count; i++) out[i] = (float)reference_normal(rng);
+    for (size_t i = 0; i < count; i += 2) {
+        double pair[2];
+        normal_pair(rng, pair);
+        out[i] = (float)pair[0];
+        if (i + 1 < count) out[i + 1] = (float)pair[1];
+    }
 }
 
 static double score_of(const float *q, const float *k, int dim, double scale)
 {
-    double sum = 0;
-    for (int c = 0; c < dim; c++) sum += (double)q[c] * (double)k[c];
-    return scale * sum;
+    double sum[LANES] = {0};
+    for (int c = 0; c < dim; c++) sum[c % LANES] += (double)q[c] * (double)k[c];
+    return scale * (sum[0] + sum[1] + sum[2] + sum[3]);
 }
 
 /* Scales each row of q so that its largest score is 50. */
@@ -385,12 +412,14 @@ static void stretch_scores(int tokens, int dim, int rows, double scale, float *q
 {
     for (int r = 0; r < rows; r++) {
         double largest = 0;
-        for (int t = 0; t < tokens; t++) largest = fmax(largest, score_of(q + r * dim, k + (size_t)t * (size_t)dim, dim, scale));
+        for (int t = 0; t < tokens; t++)
+            largest = fmax(largest, score_of(q + r * dim, k + (size_t)t * (size_t)dim, dim, scale));
         for (int c = 0; c < dim && largest > 0; c++) q[r * dim + c] = (float)(q[r * dim + c] * (50 / largest));
     }
 }
 
-/* Makes the first token's key one large channel, and that channel of q such that the token's score is the log of the others' sum. */
+/* Makes the first token's key one large channel, and that channel of q such that the token's score is the log of the
+ * others' sum. */
 static void make_sink(int tokens, int dim, int rows, double scale, float *q, float *k)
 {
     const double size = 200;
@@ -407,7 +436,8 @@ static void make_sink(int tokens, int dim, int rows, double scale, float *q, flo
     }
 }
 
-void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q, float *k, float *v)
+void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q,
+                    float *k, float *v)
 {
     size_t count = (size_t)tokens * (size_t)dim;
     fill_normal(rng, (size_t)rows * (size_t)dim, q);
@@ -420,11 +450,14 @@ void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim
             if (i % 32 == 19) v[i] *= 30;
         }
         break;
-    case REFERENCE_DATA_LARGE_SCORES: stretch_scores(tokens, dim, rows, scale, q, k); break;
+    case REFERENCE_DATA_LARGE_SCORES:
+        stretch_scores(tokens, dim, rows, scale, q, k);
+        break;
     case REFERENCE_DATA_SINK:
         if (tokens > 0) make_sink(tokens, dim, rows, scale, q, k);
         break;
     case REFERENCE_DATA_RANDOM:
-    case REFERENCE_DATA_KINDS: break;
+    case REFERENCE_DATA_KINDS:
+        break;
     }
 }

@@ -1,6 +1,6 @@
-/* Plain C answers to check everything else against: number conversions, the quantiser, pages on the host, float64 attention, test data.
- * Written from gen/fragment.h and templates/cache_quantise.cu (where the quantiser is defined), and sharing no code with the kernels.
- * Linked into tests and into the command line tool; nothing is printed. */
+/* Plain C answers to check everything else against: number conversions, the quantiser, pages on the host, float64
+ * attention, test data. Written from gen/fragment.h and templates/cache_quantise.cu (where the quantiser is defined),
+ * and sharing no code with the kernels. Linked into tests and into the command line tool; nothing is printed. */
 #ifndef FOSCAR_TESTS_REFERENCE_H
 #define FOSCAR_TESTS_REFERENCE_H
 
@@ -10,7 +10,10 @@
 
 #include "config.h"
 
-/* ---- Numbers of 16 bits. Narrowing rounds to nearest even; too large becomes an infinity, any NaN 0x7fff (as the GPU's conversions). */
+/* ---- Numbers ---- */
+
+/* Numbers of 16 bits. Narrowing rounds to nearest even; what is too large becomes an infinity, and any NaN 0x7fff, as
+   in the GPU's conversions. */
 
 float reference_from_f16(uint16_t bits);
 float reference_from_bf16(uint16_t bits);
@@ -25,7 +28,9 @@ uint16_t reference_narrow(number_type type, float x);
 void reference_read(number_type type, const void *numbers, size_t count, float *out);
 void reference_write(number_type type, const float *in, size_t count, void *numbers);
 
-/* ---- Quantiser: x = scale * code + minimum. A metadata word is scale << 16 | minimum, both of m_type. ------------------------------- */
+/* ---- Quantiser: x = scale * code + minimum ---- */
+
+/* A metadata word is scale << 16 | minimum, both of m_type. */
 
 enum { REFERENCE_HEAD_DIM_MAX = 256 };
 
@@ -33,45 +38,50 @@ enum { REFERENCE_HEAD_DIM_MAX = 256 };
 uint32_t reference_quantise(number_type m_type, int bits, const float *x, int count, uint8_t *codes);
 float reference_dequantise(number_type m_type, uint32_t metadata, int code); /* in float32, rounded once */
 
-/* ---- Pages on the host ------------------------------------------------------------------------------------------------------------- */
+/* ---- Pages on the host ---- */
 
 typedef enum reference_side { REFERENCE_K, REFERENCE_V } reference_side;
 
 /* One row (a token of one KV head) of a page of one KV head. Token counts from the beginning of the page. */
-void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes, uint32_t metadata);
-uint32_t reference_page_load(const config *cfg, const void *page, reference_side side, int token, uint8_t *codes); /* returns metadata */
+void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes,
+                          uint32_t metadata);
+uint32_t reference_page_load(const config *cfg, const void *page, reference_side side, int token,
+                             uint8_t *codes); /* returns metadata */
 
 /* A paged cache in host memory, described as the kernels see it; owns nothing. */
 typedef struct reference_cache {
     const config *cfg;
     uint8_t *pages;
-    int64_t page_stride, head_stride; /* bytes */
+    int64_t page_stride, head_stride;        /* bytes */
     const int32_t *page_table, *page_indptr; /* page_indptr NULL: padded */
-    int32_t table_stride;             /* entries of a padded row */
+    int32_t table_stride;                    /* entries of a padded row */
 } reference_cache;
 
 /* The page of a token of a sequence and KV head. */
 uint8_t *reference_page(const reference_cache *cache, int sequence, int head, int token);
 
 /* Quantises head_dim values and stores them as one token of K or V. */
-void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token, const float *x);
+void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token,
+                      const float *x);
 
 /* Dequantises tokens 0 .. tokens - 1 of a sequence and KV head into k and v [tokens][head_dim]; either may be NULL.
    About 5 ns a number. False if memory ran out. */
 bool reference_gather(const reference_cache *cache, int sequence, int head, int tokens, float *k, float *v);
 
-/* ---- Attention in float64 ---------------------------------------------------------------------------------------------------------- */
+/* ---- Attention in float64 ---- */
 
-/* out[r] = softmax(scale * q[r] . k) v for `rows` rows of q [rows][dim] over k, v [tokens][dim]; lse[r] the natural log of the sum of
-   exponentials (NULL: not wanted). No tokens: zeros and -infinity. False if memory ran out. */
-bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale, double *out, double *lse);
+/* out[r] = softmax(scale * q[r] . k) v for `rows` rows of q [rows][dim] over k, v [tokens][dim]; lse[r] the natural log
+   of the sum of exponentials (NULL: not wanted). No tokens: zeros and -infinity. False if memory ran out. */
+bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale,
+                         double *out, double *lse);
 
 /* ||a - b|| / ||b|| in the Euclidean norm; ||a|| if b is all 0; infinity if a holds a NaN. */
 double reference_error(const float *a, const double *b, size_t count);
 double reference_error_f64(const double *a, const double *b, size_t count);
 
-/* ---- Random numbers: xoshiro256**, seeded by splitmix64; the same on every machine but for the last bits of reference_normal --------- */
+/* ---- Random numbers ---- */
 
+/* xoshiro256**, seeded by splitmix64: the same on every machine, but for the last bits of reference_normal. */
 typedef struct reference_rng {
     uint64_t state[4];
 } reference_rng;
@@ -82,13 +92,13 @@ double reference_uniform(reference_rng *rng);               /* [0, 1) */
 double reference_normal(reference_rng *rng);                /* mean 0, variance 1 */
 uint32_t reference_below(reference_rng *rng, uint32_t end); /* 0 .. end - 1 */
 
-/* ---- Data ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Data ---- */
 
 /* KIND(id, name, meaning) */
-#define REFERENCE_DATA(KIND)                                                                                            \
-    KIND(RANDOM, "random", "normal numbers")                                                                            \
-    KIND(OUTLIERS, "outliers", "one channel in 32 of K and of V is 30 times the rest")                                  \
-    KIND(LARGE_SCORES, "scores", "the largest score of each row is 50")                                                 \
+#define REFERENCE_DATA(KIND)                                                                                           \
+    KIND(RANDOM, "random", "normal numbers")                                                                           \
+    KIND(OUTLIERS, "outliers", "one channel in 32 of K and of V is 30 times the rest")                                 \
+    KIND(LARGE_SCORES, "scores", "the largest score of each row is 50")                                                \
     KIND(SINK, "sink", "the first token has half of the weight of each row")
 
 typedef enum reference_data {
@@ -101,6 +111,7 @@ typedef enum reference_data {
 const char *reference_data_name(reference_data kind);
 
 /* Fills q [rows][dim], k and v [tokens][dim] of one KV head, for attention with this scale. */
-void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q, float *k, float *v);
+void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q,
+                    float *k, float *v);
 
 #endif

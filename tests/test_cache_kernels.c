@@ -1,39 +1,48 @@
 /* The cache kernels, run on the CPU, against the reference: bit for bit, with no byte elsewhere
- * touched. Compiled for one specification (macros of cache_kernels_on_host.h); the build makes a program for each of several. */
+ * touched. Compiled for one specification (macros of cache_kernels_on_host.h); the build makes a program for each of
+ * several. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cache_kernels_on_host.h"
-
-static reference_rng rng;
-
-#define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
-
-static void *memory_of(size_t bytes, int poison)
-{
-    void *memory = NULL;
-    assert_int_equal(posix_memalign(&memory, 16, bytes + 16), 0);
-    memset(memory, poison, bytes);
-    return memory;
-}
+#include "cache_fixture.h"
 
 /* ---- The tables of cache_kernels.h against the source ---- */
 
 static void the_options_are_the_macros_of_this_test(void **state)
 {
     (void)state;
-#define MACRO(name) {"-D" #name "=", name}
+#define MACRO(name)                                                                                                    \
+    {                                                                                                                  \
+        "-D" #name "=", name                                                                                           \
+    }
     static const struct {
         const char *prefix;
         int value;
-    } macros[] = {MACRO(HEAD_DIM), MACRO(HEADS), MACRO(PAGE_TOKENS), MACRO(K_BITS), MACRO(V_BITS), MACRO(V_TILES), MACRO(V_STEPS), MACRO(V_HALVES),
-                  MACRO(K_CODES), MACRO(V_CODES), MACRO(K_METADATA), MACRO(V_METADATA), MACRO(PARTIAL_BYTES), MACRO(MERGE_HEADS), MACRO(THREADS_MERGE),
-                  MACRO(THREADS_APPEND_PREFILL), MACRO(THREADS_APPEND_DECODE), MACRO(THREADS_DEQUANTISE), MACRO(THREADS_CHECK)};
+    } macros[] = {MACRO(HEAD_DIM),
+                  MACRO(HEADS),
+                  MACRO(PAGE_TOKENS),
+                  MACRO(K_BITS),
+                  MACRO(V_BITS),
+                  MACRO(V_TILES),
+                  MACRO(V_STEPS),
+                  MACRO(V_HALVES),
+                  MACRO(K_CODES),
+                  MACRO(V_CODES),
+                  MACRO(K_METADATA),
+                  MACRO(V_METADATA),
+                  MACRO(PARTIAL_BYTES),
+                  MACRO(MERGE_HEADS),
+                  MACRO(THREADS_MERGE),
+                  MACRO(THREADS_APPEND_PREFILL),
+                  MACRO(THREADS_APPEND_DECODE),
+                  MACRO(THREADS_DEQUANTISE),
+                  MACRO(THREADS_CHECK)};
 #undef MACRO
-    static const char *const texts[] = {"-DQ_TYPE=" TEXT(Q_TYPE), "-DO_TYPE=" TEXT(O_TYPE), "-DM_TYPE=" TEXT(M_TYPE), "-fmad=false"};
+    static const char *const texts[] = {"-DQ_TYPE=" TEXT(Q_TYPE), "-DO_TYPE=" TEXT(O_TYPE), "-DM_TYPE=" TEXT(M_TYPE),
+                                        "-fmad=false"};
     enum { MACROS = sizeof macros / sizeof *macros, TEXTS = sizeof texts / sizeof *texts };
     config cfg = host_config();
     char options[CACHE_OPTIONS_MAX][CACHE_OPTION_MAX];
@@ -70,166 +79,12 @@ static void the_parameter_tables_are_those_of_the_source(void **state)
     for (int k = 0; k < CACHE_KERNELS; k++) {
         const cache_kernel_row *row = cache_kernel_info((cache_kernel)k);
         char entry[64];
-        snprintf(entry, sizeof entry, "\n%s(", row->entry);
+        snprintf(entry, sizeof entry, "%s(", row->entry);
         const char *text = strstr(cache_kernels_source(), entry);
         assert_non_null(text);
         text += strlen(entry);
         for (int p = 0; p < row->param_count; p++) check_parameter(&text, &row->params[p], p == row->param_count - 1);
     }
-}
-
-/* ---- A paged cache in poisoned memory, and a copy that the reference fills ---- */
-
-enum {
-    BATCH = 5,
-    KV_HEADS = 3,
-    ENTRIES = 4 * 256 / PAGE_TOKENS, /* of each sequence */
-    TABLE_STRIDE = ENTRIES + 3,
-    PAGES = BATCH * ENTRIES + 2,
-    ROW_BYTES = KV_HEADS * HEAD_DIM * 2
-};
-
-typedef struct fixture {
-    config cfg;
-    reference_cache actual, expected;
-    size_t pool_bytes;
-    int32_t table[BATCH * TABLE_STRIDE], indptr[BATCH + 1], lengths[BATCH], token_indptr[BATCH + 1];
-} fixture;
-
-/* Every sequence gets pages in a random order; entries that are no sequence's are -1. */
-static void fill_table(fixture *f, bool csr)
-{
-    int pages[PAGES];
-    host_draw_order(&rng, pages, PAGES);
-    memset(f->table, 0xff, sizeof f->table);
-    for (int b = 0; b <= BATCH; b++) f->indptr[b] = b * ENTRIES;
-    for (int b = 0; b < BATCH; b++)
-        for (int i = 0; i < ENTRIES; i++) f->table[(csr ? f->indptr[b] : b * TABLE_STRIDE) + i] = pages[b * ENTRIES + i];
-}
-
-static fixture *make_fixture(bool csr)
-{
-    fixture *f = memory_of(sizeof *f, 0);
-    f->cfg = host_config();
-    int64_t head_stride = fragment_page_layout(&f->cfg).bytes + 16, page_stride = KV_HEADS * head_stride + 32;
-    f->pool_bytes = (size_t)(PAGES * page_stride);
-    fill_table(f, csr);
-    f->actual = (reference_cache){&f->cfg, memory_of(f->pool_bytes, 0), page_stride, head_stride, f->table, csr ? f->indptr : NULL, TABLE_STRIDE};
-    f->expected = f->actual;
-    f->expected.pages = memory_of(f->pool_bytes, 0);
-    for (size_t i = 0; i < f->pool_bytes; i++) f->actual.pages[i] = f->expected.pages[i] = (uint8_t)reference_bits(&rng);
-    return f;
-}
-
-static void free_fixture(fixture *f)
-{
-    free(f->actual.pages);
-    free(f->expected.pages);
-    free(f);
-}
-
-/* Fills one row with numbers of a random kind, those among them over which a quantiser may trip. */
-static void fill_row(number_type type, uint16_t *x)
-{
-    uint32_t kind = reference_below(&rng, 8);
-    uint16_t constant = (uint16_t)reference_bits(&rng);
-    for (int c = 0; c < HEAD_DIM; c++) {
-        uint16_t any = (uint16_t)reference_bits(&rng);
-        switch (kind) {
-        case 0: x[c] = any; break;                                                /* NaN, infinities, subnormal numbers */
-        case 1: x[c] = constant; break;
-        case 2: x[c] = any & 0x8000; break;                                       /* zeros of both signs */
-        case 3: x[c] = any & 0x80ff; break;                                       /* the smallest numbers */
-        case 4: x[c] = reference_narrow(type, (float)(any % 31) * 0.5f); break;   /* ties */
-        case 5: x[c] = any % 16 ? reference_narrow(type, 3) : any & 16 ? 0x7fff : reference_narrow(type, any & 32 ? INFINITY : -INFINITY); break;
-        default: x[c] = reference_narrow(type, (float)reference_normal(&rng)); break;
-        }
-    }
-}
-
-/* Rows of k or v, with a gap after each. */
-static uint16_t *make_rows(number_type type, int rows, int64_t *stride)
-{
-    *stride = ROW_BYTES + 16 * (int64_t)reference_below(&rng, 3);
-    uint16_t *memory = memory_of((size_t)(rows * *stride), 0xff);
-    for (int row = 0; row < rows; row++)
-        for (int h = 0; h < KV_HEADS; h++) fill_row(type, memory + row * *stride / 2 + h * HEAD_DIM);
-    return memory;
-}
-
-static void append_to_expected(fixture *f, reference_side side, const uint16_t *row, int sequence, int token)
-{
-    float x[HEAD_DIM];
-    for (int h = 0; h < KV_HEADS; h++) {
-        reference_read(f->cfg.q_type, row + h * HEAD_DIM, HEAD_DIM, x);
-        reference_append(&f->expected, side, sequence, h, token, x);
-    }
-}
-
-/* Appends counts[b] tokens to each sequence, by the kernel and by the reference. */
-static void append_prefill(fixture *f, const int *counts)
-{
-    int64_t k_stride, v_stride;
-    for (int b = 0; b < BATCH; b++) {
-        f->token_indptr[b + 1] = f->token_indptr[b] + counts[b];
-        f->lengths[b] += counts[b];
-    }
-    int tokens = f->token_indptr[BATCH];
-    uint16_t *k = make_rows(f->cfg.q_type, tokens, &k_stride), *v = make_rows(f->cfg.q_type, tokens, &v_stride);
-    const uint64_t arguments[APPEND_PREFILL_PARAM_COUNT] = {
-        ADDRESS(k), ADDRESS(v), (uint64_t)k_stride, (uint64_t)v_stride, ADDRESS(f->actual.pages), (uint64_t)f->actual.page_stride,
-        (uint64_t)f->actual.head_stride, ADDRESS(f->table), ADDRESS(f->actual.page_indptr), ADDRESS(f->lengths), ADDRESS(f->token_indptr),
-        TABLE_STRIDE, BATCH,
-    };
-    cache_work work = {.tokens = tokens, .batch = BATCH, .kv_heads = KV_HEADS};
-    host_launch_cache(CACHE_APPEND_PREFILL, &work, arguments, &rng);
-    for (int b = 0; b < BATCH; b++)
-        for (int i = 0; i < counts[b]; i++) {
-            int64_t row = f->token_indptr[b] + i;
-            append_to_expected(f, REFERENCE_K, k + row * k_stride / 2, b, f->lengths[b] - counts[b] + i);
-            append_to_expected(f, REFERENCE_V, v + row * v_stride / 2, b, f->lengths[b] - counts[b] + i);
-        }
-    free(k);
-    free(v);
-}
-
-/* Code bits beyond the length, in a chunk that was appended to, are free: copies them, so that the pools can be compared whole. */
-static void copy_free_codes(fixture *f, int sequence)
-{
-    uint8_t codes[HEAD_DIM], unused[HEAD_DIM];
-    for (int t = f->lengths[sequence]; t % CHUNK_TOKENS != 0; t++)
-        for (int h = 0; h < KV_HEADS; h++)
-            for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
-                uint8_t *expected = reference_page(&f->expected, sequence, h, t);
-                reference_page_load(&f->cfg, reference_page(&f->actual, sequence, h, t), (reference_side)side, t % PAGE_TOKENS, codes);
-                uint32_t metadata = reference_page_load(&f->cfg, expected, (reference_side)side, t % PAGE_TOKENS, unused);
-                reference_page_store(&f->cfg, expected, (reference_side)side, t % PAGE_TOKENS, codes, metadata);
-            }
-}
-
-/* One token to each sequence whose length is not 0 and which is not skipped. */
-static void append_decode(fixture *f, int skipped)
-{
-    int64_t k_stride, v_stride;
-    uint16_t *k = make_rows(f->cfg.q_type, BATCH, &k_stride), *v = make_rows(f->cfg.q_type, BATCH, &v_stride);
-    int32_t lengths[BATCH];
-    for (int b = 0; b < BATCH; b++) {
-        if (b != skipped) f->lengths[b]++;
-        lengths[b] = b == skipped ? 0 : f->lengths[b];
-    }
-    const uint64_t arguments[APPEND_DECODE_PARAM_COUNT] = {
-        ADDRESS(k), ADDRESS(v), (uint64_t)k_stride, (uint64_t)v_stride, ADDRESS(f->actual.pages), (uint64_t)f->actual.page_stride,
-        (uint64_t)f->actual.head_stride, ADDRESS(f->table), ADDRESS(f->actual.page_indptr), ADDRESS(lengths), TABLE_STRIDE, BATCH, KV_HEADS,
-    };
-    cache_work work = {.batch = BATCH, .kv_heads = KV_HEADS};
-    host_launch_cache(CACHE_APPEND_DECODE, &work, arguments, &rng);
-    for (int b = 0; b < BATCH; b++)
-        if (b != skipped) {
-            append_to_expected(f, REFERENCE_K, k + b * k_stride / 2, b, f->lengths[b] - 1);
-            append_to_expected(f, REFERENCE_V, v + b * v_stride / 2, b, f->lengths[b] - 1);
-        }
-    free(k);
-    free(v);
 }
 
 /* ---- Append ---- */
@@ -239,7 +94,8 @@ static void prefill_writes_the_reference_bytes_and_no_others(void **state)
     (void)state;
     for (int csr = 0; csr < 2; csr++) {
         fixture *f = make_fixture(csr);
-        const int rounds[][BATCH] = {{1, 64, 0, 63, 200}, {1, 0, 5, 1, 70}, {130, 65, 0, 1, 3}, {0, 0, 0, 0, 0}, {61, 1, 64, 128, 1}};
+        const int rounds[][BATCH] = {
+            {1, 64, 0, 63, 200}, {1, 0, 5, 1, 70}, {130, 65, 0, 1, 3}, {0, 0, 0, 0, 0}, {61, 1, 64, 128, 1}};
         for (size_t r = 0; r < (csr ? sizeof rounds / sizeof *rounds : 2); r++) {
             append_prefill(f, rounds[r]);
             for (int b = 0; b < BATCH; b++)
@@ -295,12 +151,34 @@ static void what_cannot_be_appended_is_skipped(void **state)
         for (int b = 0; b < BATCH; b++) f->lengths[b] = length;
         for (int b = 0; b < BATCH; b++) f->token_indptr[b + 1] = f->token_indptr[b] + counts[b];
         const uint64_t prefill[APPEND_PREFILL_PARAM_COUNT] = {
-            ADDRESS(rows), ADDRESS(rows), (uint64_t)stride, (uint64_t)stride, ADDRESS(f->actual.pages), (uint64_t)f->actual.page_stride,
-            (uint64_t)f->actual.head_stride, ADDRESS(f->table), 0, ADDRESS(f->lengths), ADDRESS(f->token_indptr), TABLE_STRIDE, BATCH,
+            ADDRESS(rows),
+            ADDRESS(rows),
+            (uint64_t)stride,
+            (uint64_t)stride,
+            ADDRESS(f->actual.pages),
+            (uint64_t)f->actual.page_stride,
+            (uint64_t)f->actual.head_stride,
+            ADDRESS(f->table),
+            0,
+            ADDRESS(f->lengths),
+            ADDRESS(f->token_indptr),
+            TABLE_STRIDE,
+            BATCH,
         };
         const uint64_t decode[APPEND_DECODE_PARAM_COUNT] = {
-            ADDRESS(rows), ADDRESS(rows), (uint64_t)stride, (uint64_t)stride, ADDRESS(f->actual.pages), (uint64_t)f->actual.page_stride,
-            (uint64_t)f->actual.head_stride, ADDRESS(f->table), 0, ADDRESS(f->lengths), TABLE_STRIDE, BATCH, KV_HEADS,
+            ADDRESS(rows),
+            ADDRESS(rows),
+            (uint64_t)stride,
+            (uint64_t)stride,
+            ADDRESS(f->actual.pages),
+            (uint64_t)f->actual.page_stride,
+            (uint64_t)f->actual.head_stride,
+            ADDRESS(f->table),
+            0,
+            ADDRESS(f->lengths),
+            TABLE_STRIDE,
+            BATCH,
+            KV_HEADS,
         };
         host_launch_cache(CACHE_APPEND_PREFILL, &work, prefill, &rng);
         host_launch_cache(CACHE_APPEND_DECODE, &work, decode, &rng);
@@ -350,12 +228,14 @@ static void every_new_token_of_a_large_batch_is_one_block_s(void **state)
 /* ---- Dequantise ---- */
 
 /* Compares one side of tokens begin .. end - 1 of a sequence; out is what the kernel wrote. */
-static void check_dequantised(fixture *f, reference_side side, int sequence, int begin, int end, number_type type, const uint8_t *out)
+static void check_dequantised(fixture *f, reference_side side, int sequence, int begin, int end, number_type type,
+                              const uint8_t *out)
 {
     float *rows = memory_of((size_t)f->lengths[sequence] * HEAD_DIM * sizeof(float), 0), expected[HEAD_DIM];
     size_t row_bytes = (size_t)(HEAD_DIM * number_info(type)->bytes);
     for (int h = 0; h < KV_HEADS; h++) {
-        assert_true(reference_gather(&f->actual, sequence, h, end, side == REFERENCE_K ? rows : NULL, side == REFERENCE_V ? rows : NULL));
+        assert_true(reference_gather(&f->actual, sequence, h, end, side == REFERENCE_K ? rows : NULL,
+                                     side == REFERENCE_V ? rows : NULL));
         for (int t = begin; t < end; t++) {
             reference_write(type, rows + (size_t)t * HEAD_DIM, HEAD_DIM, expected);
             assert_memory_equal(out + (size_t)((t - begin) * KV_HEADS + h) * row_bytes, expected, row_bytes);
@@ -370,8 +250,19 @@ static void dequantise_and_check(fixture *f, int sequence, int begin, int end, b
     size_t bytes = (size_t)((end - begin) * KV_HEADS * HEAD_DIM * number_info(type)->bytes);
     uint8_t *k_out = memory_of(bytes + 64, 0xee), *v_out = memory_of(bytes + 64, 0xee);
     const uint64_t arguments[DEQUANTISE_PARAM_COUNT] = {
-        k ? ADDRESS(k_out) : 0, v ? ADDRESS(v_out) : 0, ADDRESS(f->actual.pages), (uint64_t)f->actual.page_stride, (uint64_t)f->actual.head_stride,
-        ADDRESS(f->table), ADDRESS(f->actual.page_indptr), TABLE_STRIDE, (uint64_t)sequence, (uint64_t)begin, (uint64_t)end, KV_HEADS, narrow,
+        k ? ADDRESS(k_out) : 0,
+        v ? ADDRESS(v_out) : 0,
+        ADDRESS(f->actual.pages),
+        (uint64_t)f->actual.page_stride,
+        (uint64_t)f->actual.head_stride,
+        ADDRESS(f->table),
+        ADDRESS(f->actual.page_indptr),
+        TABLE_STRIDE,
+        (uint64_t)sequence,
+        (uint64_t)begin,
+        (uint64_t)end,
+        KV_HEADS,
+        narrow,
     };
     cache_work work = {.begin = begin, .end = end, .kv_heads = KV_HEADS};
     host_launch_cache(CACHE_DEQUANTISE, &work, arguments, &rng);
@@ -412,8 +303,8 @@ typedef struct merge_fixture {
     float *lse;
     int64_t out_stride;
     size_t workspace_bytes, out_bytes;
-    int item, batch;                 /* items so far; sequences */
-    int first[ITEMS], links[ITEMS];  /* of each item's chain; links 0: the item has none */
+    int item, batch;                /* items so far; sequences */
+    int first[ITEMS], links[ITEMS]; /* of each item's chain; links 0: the item has none */
 } merge_fixture;
 
 static int32_t *record_of(merge_fixture *m, int worker, int slot)
@@ -429,7 +320,8 @@ static float *partial_of(merge_fixture *m, int worker, int slot)
 /* A workspace full of NaN, where no slot is used. */
 static merge_fixture make_merge(void)
 {
-    merge_fixture m = {.batch = (ITEMS + KV_HEADS - 1) / KV_HEADS, .workspace_bytes = WORKERS * 2 * (16 + PARTIAL_BYTES)};
+    merge_fixture m = {.batch = (ITEMS + KV_HEADS - 1) / KV_HEADS,
+                       .workspace_bytes = WORKERS * 2 * (16 + PARTIAL_BYTES)};
     m.out_stride = KV_HEADS * HEADS * HEAD_DIM * 4 + 32;
     m.out_bytes = (size_t)(m.batch * m.out_stride);
     m.workspace = memory_of(m.workspace_bytes, 0xff);
@@ -467,8 +359,9 @@ static void add_chain(merge_fixture *m, int worker, int links, uint32_t empty)
 
 static void run_merge(merge_fixture *m, bool with_lse)
 {
-    const uint64_t arguments[MERGE_PARAM_COUNT] = {ADDRESS(m->workspace), ADDRESS(m->out), with_lse ? ADDRESS(m->lse) : 0, (uint64_t)m->out_stride,
-                                                   WORKERS, KV_HEADS};
+    const uint64_t arguments[MERGE_PARAM_COUNT] = {
+        ADDRESS(m->workspace),   ADDRESS(m->out), with_lse ? ADDRESS(m->lse) : 0,
+        (uint64_t)m->out_stride, WORKERS,         KV_HEADS};
     cache_work work = {.workers = WORKERS};
     host_launch_cache(CACHE_MERGE, &work, arguments, &rng);
 }
@@ -477,7 +370,8 @@ static void run_merge(merge_fixture *m, bool with_lse)
 static double merge_head(merge_fixture *m, int item, int head, double out[HEAD_DIM])
 {
     double maximum = -INFINITY, sum = 0;
-    for (int i = 0; i < m->links[item]; i++) maximum = fmax(maximum, (double)partial_of(m, m->first[item] + i, i == 0)[HEADS * HEAD_DIM + head]);
+    for (int i = 0; i < m->links[item]; i++)
+        maximum = fmax(maximum, (double)partial_of(m, m->first[item] + i, i == 0)[HEADS * HEAD_DIM + head]);
     memset(out, 0, HEAD_DIM * sizeof *out);
     for (int i = 0; i < m->links[item]; i++) {
         const float *partial = partial_of(m, m->first[item] + i, i == 0);
@@ -498,7 +392,8 @@ static void check_merge(merge_fixture *m, bool with_lse)
     memset(poison, 0xee, sizeof poison);
     for (int item = 0; item < m->batch * KV_HEADS; item++)
         for (int h = 0; h < HEADS; h++) {
-            const uint8_t *row = m->out + item / KV_HEADS * m->out_stride + (size_t)(item % KV_HEADS * HEADS + h) * row_bytes;
+            const uint8_t *row =
+                m->out + item / KV_HEADS * m->out_stride + (size_t)(item % KV_HEADS * HEADS + h) * row_bytes;
             float lse = m->lse[item * HEADS + h], numbers[HEAD_DIM];
             bool merged = item < m->item && m->links[item] > 0;
             if (!merged) assert_memory_equal(row, poison, row_bytes);
@@ -507,7 +402,9 @@ static void check_merge(merge_fixture *m, bool with_lse)
             double expected[HEAD_DIM], expected_lse = merge_head(m, item, h, expected);
             reference_read(cfg.o_type, row, HEAD_DIM, numbers);
             assert_true(reference_error(numbers, expected, HEAD_DIM) <= bound);
-            if (with_lse) assert_true(isinf(expected_lse) ? (double)lse == expected_lse : fabs((double)lse - expected_lse) <= 3e-7 * (1 + fabs(expected_lse)));
+            if (with_lse)
+                assert_true(isinf(expected_lse) ? (double)lse == expected_lse
+                                                : fabs((double)lse - expected_lse) <= 3e-7 * (1 + fabs(expected_lse)));
         }
     for (int b = 0; b < m->batch; b++) /* the gap after each sequence */
         assert_memory_equal(m->out + (b + 1) * m->out_stride - 32, poison, 32);
@@ -584,8 +481,16 @@ static void expect_report(const check_fixture *f, int code, int sequence, int en
 {
     cache_check_result *result = memory_of(sizeof *result, 0xff);
     const uint64_t arguments[CHECK_PARAM_COUNT] = {
-        ADDRESS(f->table), f->csr ? ADDRESS(f->indptr) : 0, ADDRESS(f->lengths), f->new_tokens ? ADDRESS(f->token_indptr) : 0, ADDRESS(result), 8,
-        BATCH * 8, CHECK_ROWS, BATCH, CHECK_POOL,
+        ADDRESS(f->table),
+        f->csr ? ADDRESS(f->indptr) : 0,
+        ADDRESS(f->lengths),
+        f->new_tokens ? ADDRESS(f->token_indptr) : 0,
+        ADDRESS(result),
+        8,
+        BATCH * 8,
+        CHECK_ROWS,
+        BATCH,
+        CHECK_POOL,
     };
     cache_work work = {.batch = BATCH};
     host_launch_cache(CACHE_CHECK, &work, arguments, &rng);

@@ -1,5 +1,5 @@
-/* The command line program from outside: exit codes, one-line reasons, files written whole or not at all, the numbers of `inspect`.
- * $FOSCAR_TOOL is the program. What needs a GPU or ptxas is skipped where there is none. */
+/* The command line program from outside: exit codes, one-line reasons, files written whole or not at all, the numbers
+ * of `inspect`. $FOSCAR_TOOL is the program. What needs a GPU or ptxas is skipped where there is none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@
 
 #include "config.h"
 
-#define SPEC "sm_90a-k2t128-v2t128-d128-h8-p64"
-#define INPUT "tests/data/smollm2_135m_layer09.safetensors"
+#define SPEC       "sm_90a-k2t128-v2t128-d128-h8-p64"
+#define INPUT      "tests/data/smollm2_135m_layer09.safetensors"
 #define INPUT_SPEC "sm_90a-k4t64-v4t64-d64-h3-p64-of32"
 
 enum { OK, FAILED, USAGE, ENVIRONMENT, TEXT_MAX = 1 << 22 };
@@ -37,12 +37,14 @@ static size_t read_file(const char *path, char *text)
     return length;
 }
 
-/* Runs "PREFIX foscar ARGUMENTS" with standard output to a file (NULL: of the folder); fills out and err; returns the exit code. */
+/* Runs "PREFIX foscar ARGUMENTS" with standard output to a file (NULL: of the folder); fills out and err; returns the
+ * exit code. */
 static int run_to(const char *prefix, const char *arguments, const char *file)
 {
     char line[2048], path[128];
     snprintf(path, sizeof path, "%s/out", folder);
-    snprintf(line, sizeof line, "%s '%s' %s >%s 2>%s/err", prefix, getenv("FOSCAR_TOOL"), arguments, file != NULL ? file : path, folder);
+    snprintf(line, sizeof line, "%s '%s' %s >%s 2>%s/err", prefix, getenv("FOSCAR_TOOL"), arguments,
+             file != NULL ? file : path, folder);
     int status = system(line);
     out[0] = '\0';
     if (file == NULL) read_file(path, out);
@@ -77,8 +79,9 @@ static bool has_gpu(void)
     run("doctor --json");
     cJSON *json = cJSON_Parse(out), *row;
     bool found = false;
-    cJSON_ArrayForEach(row, json)
-        if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), "GPU") == 0 && strstr(cJSON_GetStringValue(cJSON_GetObjectItem(row, "detail")), "sm_90a")) found = true;
+    cJSON_ArrayForEach(row, json) if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), "GPU") == 0 &&
+                                      strstr(cJSON_GetStringValue(cJSON_GetObjectItem(row, "detail")), "sm_90a"))
+        found = true;
     cJSON_Delete(json);
     return found;
 }
@@ -88,8 +91,8 @@ static bool has_tool(const char *name)
     run("doctor --json");
     cJSON *json = cJSON_Parse(out), *row;
     bool found = false;
-    cJSON_ArrayForEach(row, json)
-        if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), name) == 0) found = cJSON_IsTrue(cJSON_GetObjectItem(row, "found"));
+    cJSON_ArrayForEach(row, json) if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), name) == 0) found =
+        cJSON_IsTrue(cJSON_GetObjectItem(row, "found"));
     cJSON_Delete(json);
     return found;
 }
@@ -125,7 +128,8 @@ static void wrong_usage_exits_with_2_and_writes_nothing(void **state)
         {"list --frobnicate", "unknown option '--frobnicate'"},
         {"list --json=1", "takes no value"},
         {"emit", "usage: foscar emit"},
-        {"emit sm_90a-k2t128-v2t128-d100-h8-p64", "spec field 'd': 100 is not a head dimension this target has (64, 128, 256)"},
+        {"emit sm_90a-k2t128-v2t128-d100-h8-p64",
+         "spec field 'd': 100 is not a head dimension this target has (64, 128, 256)"},
         {"emit " SPEC " --output", "needs a value"},
         {"emit --all", "-o DIRECTORY"},
         {"emit " SPEC " " SPEC, "usage: foscar emit"},
@@ -232,10 +236,13 @@ static void emitting_the_whole_grid_takes_under_5_seconds(void **state)
     snprintf(arguments, sizeof arguments, "emit --all -o %s/grid", folder);
     assert_int_equal(run(arguments), OK);
     getrusage(RUSAGE_CHILDREN, &after);
-    double seconds = (double)(after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) +
-                     (double)(after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec) * 1e-6;
+    double seconds =
+        (double)(after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) +
+        (double)(after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec) *
+            1e-6;
     assert_true(seconds < 5);
-    snprintf(line, sizeof line, "test \"$(ls %s/grid/*.ptx | wc -l)\" -eq %d && rm -r %s/grid", folder, registry_size(), folder);
+    snprintf(line, sizeof line, "test \"$(ls %s/grid/*.ptx | wc -l)\" -eq %d && rm -r %s/grid", folder, registry_size(),
+             folder);
     assert_int_equal(system(line), 0);
 }
 
@@ -243,7 +250,8 @@ static void emitting_the_whole_grid_takes_under_5_seconds(void **state)
 
 static double number_at(const cJSON *json, const char *object, const char *key)
 {
-    const cJSON *item = object != NULL ? cJSON_GetObjectItem(cJSON_GetObjectItem(json, object), key) : cJSON_GetObjectItem(json, key);
+    const cJSON *item =
+        object != NULL ? cJSON_GetObjectItem(cJSON_GetObjectItem(json, object), key) : cJSON_GetObjectItem(json, key);
     if (!cJSON_IsNumber(item)) fail_msg("no number %s.%s", object != NULL ? object : "", key);
     return item->valuedouble;
 }
@@ -265,9 +273,12 @@ static void inspect_meets_the_work_per_element_that_was_asked_for(void **state)
         snprintf(arguments, sizeof arguments, "inspect --no-assemble --json %s", rows[i].spec);
         assert_int_equal(run(arguments), OK);
         cJSON *json = cJSON_Parse(out);
-        double alu = number_at(json, "alu_per_element", "total"), scale = number_at(json, "scale_ops_per_element", "total");
-        if (!(alu > 0 && alu <= rows[i].alu)) fail_msg("%s: %g ALU instructions an element, at most %g wanted", rows[i].spec, alu, rows[i].alu);
-        if (!(scale > 0 && scale <= rows[i].scale)) fail_msg("%s: %g scale operations an element, at most %g wanted", rows[i].spec, scale, rows[i].scale);
+        double alu = number_at(json, "alu_per_element", "total"),
+               scale = number_at(json, "scale_ops_per_element", "total");
+        if (!(alu > 0 && alu <= rows[i].alu))
+            fail_msg("%s: %g ALU instructions an element, at most %g wanted", rows[i].spec, alu, rows[i].alu);
+        if (!(scale > 0 && scale <= rows[i].scale))
+            fail_msg("%s: %g scale operations an element, at most %g wanted", rows[i].spec, scale, rows[i].scale);
         assert_true(number_at(json, NULL, "tensor_instructions") > 0);
         assert_true(cJSON_IsNull(cJSON_GetObjectItem(json, "registers"))); /* not assembled, so not known */
         cJSON_Delete(json);
@@ -347,13 +358,15 @@ static void write_input(const char *path, const char *header, size_t data_bytes)
     fclose(file);
 }
 
-#define TENSOR(name, type, shape, begin, end) "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+#define TENSOR(name, type, shape, begin, end)                                                                          \
+    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
 static void a_bad_input_file_is_named_and_refused(void **state)
 {
     (void)state;
     /* one sequence, three query heads over one KV head of 64 channels, one token: 384 + 4 + 128 + 128 bytes */
-    static const char q[] = TENSOR("q", "BF16", "[1,3,64]", 0, 384), k[] = TENSOR("k", "BF16", "[1,1,64]", 388, 516), v[] = TENSOR("v", "BF16", "[1,1,64]", 516, 644),
+    static const char q[] = TENSOR("q", "BF16", "[1,3,64]", 0, 384), k[] = TENSOR("k", "BF16", "[1,1,64]", 388, 516),
+                      v[] = TENSOR("v", "BF16", "[1,1,64]", 516, 644),
                       lengths[] = TENSOR("lengths", "I32", "[1]", 384, 388);
     static const struct {
         const char *part[4]; /* tensors */
@@ -376,7 +389,8 @@ static void a_bad_input_file_is_named_and_refused(void **state)
     snprintf(path, sizeof path, "%s/input", folder);
     snprintf(arguments, sizeof arguments, "run " INPUT_SPEC " --input %s", path);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(header, sizeof header, "{%s,%s,%s,%s}", rows[i].part[0], rows[i].part[1], rows[i].part[2], rows[i].part[3]);
+        snprintf(header, sizeof header, "{%s,%s,%s,%s}", rows[i].part[0], rows[i].part[1], rows[i].part[2],
+                 rows[i].part[3]);
         write_input(path, header, rows[i].bytes);
         int code = run(arguments);
         if ((code == USAGE) != (rows[i].reason[0] != '\0')) fail_msg("case %zu exits with %d: %s", i, code, err);

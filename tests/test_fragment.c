@@ -1,5 +1,5 @@
-/* Fragment maps and the page layout: every code has a place of its own, and the tensor-core fragments that the decode kernel forms by masks
- * hold the right codes. */
+/* Fragment maps and the page layout: every code has a place of its own, and the tensor-core fragments that the decode
+ * kernel forms by masks hold the right codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,8 @@ typedef code_place place_function(const encoding *codes, int head_dim, int token
 static void for_each_shape(void (*check)(const encoding *codes, int head_dim))
 {
     for (size_t b = 0; b < sizeof bit_widths / sizeof *bit_widths; b++)
-        for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) check(encoding_find(bit_widths[b]), head_dims[d]);
+        for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++)
+            check(encoding_find(bit_widths[b]), head_dims[d]);
 }
 
 /* ---- Places ---- */
@@ -105,8 +106,8 @@ static void a_v_byte_holds_tiles_and_tokens_as_documented(void **state)
     for_each_shape(check_v_bytes);
 }
 
-/* ---- Fragments. Register kh * 2 + h of lane rr * 4 + q of warp w of an 8-bit A operand (m64 k32) holds row 16 w + rr + 8 h, bytes 16 kh +
-        4 q .. + 3 of the reduction. ---- */
+/* ---- Fragments. Register kh * 2 + h of lane rr * 4 + q of warp w of an 8-bit A operand (m64 k32) holds row 16 w + rr
+   + 8 h, bytes 16 kh + 4 q .. + 3 of the reduction. ---- */
 
 typedef uint32_t chunk_words[CODES_MAX / 8];
 

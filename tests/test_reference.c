@@ -1,4 +1,5 @@
-/* The reference itself: conversions of all 16-bit numbers, the quantiser's promises, pages, attention against the folding identities. */
+/* The reference itself: conversions of all 16-bit numbers, the quantiser's promises, pages, attention against the
+ * folding identities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +41,8 @@ static void every_f16_survives_a_round_trip_and_ties_go_to_even(void **state)
 {
     (void)state;
     check_type(NUMBER_F16, 0x7c00);
-    assert_true(reference_from_f16(0x3c00) == 1.0f && reference_from_f16(0x0001) == 0x1p-24f && reference_from_f16(0x7bff) == 65504.0f);
+    assert_true(reference_from_f16(0x3c00) == 1.0f && reference_from_f16(0x0001) == 0x1p-24f &&
+                reference_from_f16(0x7bff) == 65504.0f);
     assert_int_equal(reference_to_f16(65519.996f), 0x7bff);
     assert_int_equal(reference_to_f16(65520.0f), 0x7c00);
     assert_int_equal(reference_to_f16(-INFINITY), 0xfc00);
@@ -66,7 +68,8 @@ static void arrays_convert_as_single_numbers_do(void **state)
         float memory[3], out[3];
         reference_write(type, in, 3, memory);
         reference_read(type, memory, 3, out);
-        for (int i = 0; i < 3; i++) assert_true(out[i] == (type == NUMBER_F32 ? in[i] : reference_widen(type, reference_narrow(type, in[i]))));
+        for (int i = 0; i < 3; i++)
+            assert_true(out[i] == (type == NUMBER_F32 ? in[i] : reference_widen(type, reference_narrow(type, in[i]))));
     }
 }
 
@@ -87,7 +90,8 @@ static void dequantised_values_lie_within_half_a_step(void **state)
     for (int round = 0; round < 2000; round++) {
         number_type type = m_types[round % 2];
         int bits = round / 2 % 2 ? 4 : 2, levels = (1 << bits) - 1;
-        float x[128], size = ldexpf(1, (int)reference_below(&rng, 21) - 10), offset = (float)reference_normal(&rng), most = 0;
+        float x[128], size = ldexpf(1, (int)reference_below(&rng, 21) - 10), offset = (float)reference_normal(&rng),
+                      most = 0;
         for (int i = 0; i < 128; i++) {
             x[i] = size * ((float)reference_normal(&rng) + offset);
             most = fmaxf(most, fabsf(x[i]));
@@ -96,7 +100,8 @@ static void dequantised_values_lie_within_half_a_step(void **state)
         uint32_t metadata = reference_quantise(type, bits, x, 128, codes);
         /* half a step, and what rounding the minimum and the scale adds */
         float rounding = type == NUMBER_F16 ? 0x1p-11f : 0x1p-8f;
-        float bound = scale_of(type, metadata) * (0.5f + 2 * rounding * (float)levels) + 2 * rounding * most + 0x1p-24f * (float)levels;
+        float bound = scale_of(type, metadata) * (0.5f + 2 * rounding * (float)levels) + 2 * rounding * most +
+                      0x1p-24f * (float)levels;
         for (int i = 0; i < 128; i++) {
             assert_true(codes[i] <= levels);
             assert_true(fabsf(reference_dequantise(type, metadata, codes[i]) - x[i]) <= bound);
@@ -136,16 +141,20 @@ static void nan_counts_as_zero_and_infinity_as_the_limit(void **state)
     (void)state;
     uint8_t codes[4], clean[4];
     const float with_nan[4] = {NAN, 1, 3, 2}, with_zero[4] = {0, 1, 3, 2};
-    assert_int_equal(reference_quantise(NUMBER_F16, 2, with_nan, 4, codes), reference_quantise(NUMBER_F16, 2, with_zero, 4, clean));
+    assert_int_equal(reference_quantise(NUMBER_F16, 2, with_nan, 4, codes),
+                     reference_quantise(NUMBER_F16, 2, with_zero, 4, clean));
     assert_memory_equal(codes, clean, 4);
     const float infinite[4] = {INFINITY, -INFINITY, 0, 1}, large[4] = {65504, -65504, 0, 1};
-    assert_int_equal(reference_quantise(NUMBER_F16, 2, infinite, 4, codes), reference_quantise(NUMBER_F16, 2, large, 4, clean));
+    assert_int_equal(reference_quantise(NUMBER_F16, 2, infinite, 4, codes),
+                     reference_quantise(NUMBER_F16, 2, large, 4, clean));
     assert_memory_equal(codes, clean, 4);
     const float beyond[4] = {1e30f, -3e38f, 0, 1};
-    assert_int_equal(reference_quantise(NUMBER_F16, 2, beyond, 4, codes), reference_quantise(NUMBER_F16, 2, large, 4, clean));
+    assert_int_equal(reference_quantise(NUMBER_F16, 2, beyond, 4, codes),
+                     reference_quantise(NUMBER_F16, 2, large, 4, clean));
     uint32_t metadata = reference_quantise(NUMBER_BF16, 2, infinite, 4, codes);
     assert_true(isfinite(scale_of(NUMBER_BF16, metadata)));
-    assert_true(reference_dequantise(NUMBER_BF16, metadata, codes[0]) > 1e30f && reference_dequantise(NUMBER_BF16, metadata, codes[1]) < -1e30f);
+    assert_true(reference_dequantise(NUMBER_BF16, metadata, codes[0]) > 1e30f &&
+                reference_dequantise(NUMBER_BF16, metadata, codes[1]) < -1e30f);
 }
 
 static void zeros_have_no_sign(void **state)
@@ -212,9 +221,11 @@ static void gathering_equals_loading_each_token(void **state)
     for (int t = 0; t < TOKENS; t++)
         for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
             uint8_t codes[DIM];
-            uint32_t metadata = reference_page_load(&cfg, reference_page(&cache, 0, 1, t), (reference_side)side, t % 64, codes);
+            uint32_t metadata =
+                reference_page_load(&cfg, reference_page(&cache, 0, 1, t), (reference_side)side, t % 64, codes);
             for (int c = 0; c < DIM; c++)
-                assert_true((side == REFERENCE_K ? k : v)[t * DIM + c] == reference_dequantise(NUMBER_F16, metadata, codes[c]));
+                assert_true((side == REFERENCE_K ? k : v)[t * DIM + c] ==
+                            reference_dequantise(NUMBER_F16, metadata, codes[c]));
         }
     free(v);
     free(k);
@@ -270,7 +281,8 @@ static void folded_attention_equals_attention_over_the_dequantised_cache(void **
             double p = exp(scale * (h.k_scale[t] * a + h.k_minimum[t] * q_sum)); /* K: scale on the output */
             l += p;
             z += p * h.v_minimum[t];
-            for (int c = 0; c < D; c++) folded[c] += p * h.v_scale[t] * h.v_code[t][c]; /* V: scale on the other operand */
+            for (int c = 0; c < D; c++)
+                folded[c] += p * h.v_scale[t] * h.v_code[t][c]; /* V: scale on the other operand */
         }
         for (int c = 0; c < D; c++) folded[c] = (folded[c] + z) / l;
         assert_true(reference_error_f64(folded, out[r], D) < 1e-12);
@@ -332,7 +344,8 @@ static void data_have_the_scores_they_promise(void **state)
 {
     (void)state;
     enum { TOKENS = 2000, DIM = 64, ROWS = 4 };
-    float *q = malloc(sizeof(float) * ROWS * DIM), *k = malloc(sizeof(float) * TOKENS * DIM), *v = malloc(sizeof(float) * TOKENS * DIM);
+    float *q = malloc(sizeof(float) * ROWS * DIM), *k = malloc(sizeof(float) * TOKENS * DIM),
+          *v = malloc(sizeof(float) * TOKENS * DIM);
     assert_true(q != NULL && k != NULL && v != NULL);
     reference_rng rng;
     reference_seed(&rng, 8);

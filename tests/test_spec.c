@@ -12,9 +12,10 @@
 
 static bool same_config(const config *a, const config *b)
 {
-    return a->target == b->target && a->k.codes == b->k.codes && a->k.direction == b->k.direction && a->k.group == b->k.group &&
-           a->v.codes == b->v.codes && a->v.direction == b->v.direction && a->v.group == b->v.group && a->head_dim == b->head_dim &&
-           a->heads == b->heads && a->page_tokens == b->page_tokens && a->q_type == b->q_type && a->o_type == b->o_type &&
+    return a->target == b->target && a->k.codes == b->k.codes && a->k.direction == b->k.direction &&
+           a->k.group == b->k.group && a->v.codes == b->v.codes && a->v.direction == b->v.direction &&
+           a->v.group == b->v.group && a->head_dim == b->head_dim && a->heads == b->heads &&
+           a->page_tokens == b->page_tokens && a->q_type == b->q_type && a->o_type == b->o_type &&
            a->m_type == b->m_type;
 }
 
@@ -78,7 +79,8 @@ static void a_bad_spec_names_the_field_its_value_and_what_is_allowed(void **stat
     static const struct {
         const char *spec, *parts[3]; /* each must be found in the message */
     } rows[] = {
-        {"sm_90a-k2t128-v2t128-d100-h8-p64", {"spec field 'd': 100 is not a head dimension this target has (64, 128, 256)"}},
+        {"sm_90a-k2t128-v2t128-d100-h8-p64",
+         {"spec field 'd': 100 is not a head dimension this target has (64, 128, 256)"}},
         {"sm_80-k2t128-v2t128-d128-h8-p64", {"'target'", "'sm_80'", "(sm_90a)"}},
         {"sm_90a-k3t128-v2t128-d128-h8-p64", {"'k'", "3 ", "(2, 4)"}},
         {"sm_90a-k2t128-v8t128-d128-h8-p64", {"'v'", "8 ", "(2, 4)"}},
@@ -119,7 +121,8 @@ static void a_bad_spec_names_the_field_its_value_and_what_is_allowed(void **stat
         {"sm_90a-k2t128-v2t128-d128-h8-p64\n", {"0x0a", "position 32"}},
         {"SM_90a-k2t128-v2t128-d128-h8-p64", {"0x53", "position 0"}},
         {"sm_90a-k2t128-v2t128-d128-h8-p64-\xc3\xa4", {"0xc3"}},
-        {"sm_90a-k2t128-v2t128-d128-h8-p64-bf16-obf16-mf16-bf16-obf16-mf16-bf16-obf16-mf16-bf16-obf16-mf16", {"longer than 95 bytes"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-bf16-obf16-mf16-bf16-obf16-mf16-bf16-obf16-mf16-bf16-obf16-mf16",
+         {"longer than 95 bytes"}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         config cfg, before;
@@ -145,7 +148,8 @@ static void a_null_spec_is_an_error(void **state)
     assert_false(config_parse(NULL, &cfg, NULL));
 }
 
-/* Every spec with one byte taken out or replaced is parsed or refused with a message, and a parsed one comes back from its canonical form. */
+/* Every spec with one byte taken out or replaced is parsed or refused with a message, and a parsed one comes back from
+ * its canonical form. */
 static void any_mutation_parses_or_explains(void **state)
 {
     (void)state;
@@ -191,8 +195,9 @@ static void the_grid_covers_every_shape(void **state)
 {
     (void)state;
     static const char *const wanted[] = {
-        "sm_90a-k2t128-v2t128-d128-h8-p64",    "sm_90a-k4t64-v2t64-d64-h3-p128",          "sm_90a-k2t256-v4t256-d256-h16-p256",
-        "sm_90a-k2t128-v2t128-d128-h7-p64",    "sm_90a-k4t128-v4t128-d128-h12-p64",       "sm_90a-k2t128-v2t128-d128-h8-p64-of32",
+        "sm_90a-k2t128-v2t128-d128-h8-p64",     "sm_90a-k4t64-v2t64-d64-h3-p128",
+        "sm_90a-k2t256-v4t256-d256-h16-p256",   "sm_90a-k2t128-v2t128-d128-h7-p64",
+        "sm_90a-k4t128-v4t128-d128-h12-p64",    "sm_90a-k2t128-v2t128-d128-h8-p64-of32",
         "sm_90a-k4t128-v2t128-d128-h8-p64-f16", "sm_90a-k2t128-v4t128-d128-h8-p64-f16-of32",
     };
     for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {

@@ -51,5 +51,5 @@ command -v nvdisasm >/dev/null || any_exists "${FOSCAR_NVDISASM:-/-}" "${CUDA_HO
 # Without their dependencies: ptxas, NVRTC and nvdisasm stand alone; the rest of the toolkit would be half a gigabyte.
 if [ ${#wheels[@]} -gt 0 ]; then
     echo "setup_deps: fetching ${wheels[*]} into .deps"
-    python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .deps "${wheels[@]}"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .deps "${wheels[@]}"
 fi

@@ -32,7 +32,18 @@ typedef struct shape_list {
 
 static const shape_list grids[] = {
     [GRID_PEERS] = {12,
-                    {{1, 8 * K}, {1, 32 * K}, {1, 128 * K}, {8, 8 * K}, {8, 32 * K}, {8, 128 * K}, {32, 2 * K}, {32, 8 * K}, {32, 32 * K}, {128, 1 * K}, {128, 4 * K}, {128, 16 * K}}},
+                    {{1, 8 * K},
+                     {1, 32 * K},
+                     {1, 128 * K},
+                     {8, 8 * K},
+                     {8, 32 * K},
+                     {8, 128 * K},
+                     {32, 2 * K},
+                     {32, 8 * K},
+                     {32, 32 * K},
+                     {128, 1 * K},
+                     {128, 4 * K},
+                     {128, 16 * K}}},
     [GRID_QUICK] = {4, {{1, 8 * K}, {8, 128 * K}, {32, 32 * K}, {128, 16 * K}}},
     [GRID_WIDE] = {3, {{8, 32 * K}, {32, 8 * K}, {128, 4 * K}}},
 };
@@ -80,7 +91,8 @@ static double ceiling_of(const read_ceiling *c)
 static void fill_lengths(const bench *b, const shape *s, bool ragged, int32_t *lengths)
 {
     for (int i = 0; i < s->batch; i++) /* ragged: uniform in 0 .. 2 * context, so the mean is the same */
-        lengths[i] = ragged ? (int32_t)(random_bits(b->device.seed + 6, (uint64_t)i) % (2 * (uint64_t)s->context + 1)) : s->context;
+        lengths[i] = ragged ? (int32_t)(random_bits(b->device.seed + 6, (uint64_t)i) % (2 * (uint64_t)s->context + 1))
+                            : s->context;
 }
 
 static int32_t pages_needed(const bench *b, int page_tokens, bool ragged)
@@ -102,23 +114,30 @@ static int32_t pages_needed(const bench *b, int page_tokens, bool ragged)
 static void print_header(const bench *b)
 {
     printf("device   %s, %d SMs, L2 %d MiB\n", b->name, b->device.info.sm_count, b->device.info.l2_bytes >> 20);
-    printf("ceiling  %.3f TB/s by 16-byte loads, %.3f TB/s by bulk copies\n", b->ceiling.loads / 1e12, b->ceiling.bulk / 1e12);
-    printf("method   cold L2 (a read of %llu MiB before each launch), shuffled pages, median of %d, decode and merge between two events; seed %llu\n\n",
+    printf("ceiling  %.3f TB/s by 16-byte loads, %.3f TB/s by bulk copies\n", b->ceiling.loads / 1e12,
+           b->ceiling.bulk / 1e12);
+    printf("method   cold L2 (a read of %llu MiB before each launch), shuffled pages, median of %d, decode and merge "
+           "between two events; seed %llu\n\n",
            (unsigned long long)(b->device.flush_bytes >> 20), b->device.repeats, (unsigned long long)b->device.seed);
-    printf("%-40s%4s%14s%10s%10s%8s%10s%10s  %s\n", "spec", "kv", "batch x ctx", "us", "p90", "ceiling", "stored", "bf16-eq", "error");
+    printf("%-40s%4s%14s%10s%10s%8s%10s%10s  %s\n", "spec", "kv", "batch x ctx", "us", "p90", "ceiling", "stored",
+           "bf16-eq", "error");
 }
 
-static void print_row(const bench *b, const char *spec, int kv_heads, const shape *s, bool ragged, const bench_result *r, bool good)
+static void print_row(const bench *b, const char *spec, int kv_heads, const shape *s, bool ragged,
+                      const bench_result *r, bool good)
 {
     char text[32];
     double seconds = r->median * 1e-6;
-    snprintf(text, sizeof text, "%d x %s%d%s", s->batch, ragged ? "~" : "", s->context % K == 0 ? s->context / K : s->context, s->context % K == 0 ? "k" : "");
-    printf("%-40s%4d%14s%10.1f%10.1f%8.3f%10.3f%10.2f  %.1e%s\n", spec, kv_heads, text, r->median, r->p90, (double)r->stored_bytes / seconds / ceiling_of(&b->ceiling),
-           (double)r->stored_bytes / seconds / 1e12, (double)r->bf16_bytes / seconds / 1e12, r->error, good ? "" : " WRONG");
+    snprintf(text, sizeof text, "%d x %s%d%s", s->batch, ragged ? "~" : "",
+             s->context % K == 0 ? s->context / K : s->context, s->context % K == 0 ? "k" : "");
+    printf("%-40s%4d%14s%10.1f%10.1f%8.3f%10.3f%10.2f  %.1e%s\n", spec, kv_heads, text, r->median, r->p90,
+           (double)r->stored_bytes / seconds / ceiling_of(&b->ceiling), (double)r->stored_bytes / seconds / 1e12,
+           (double)r->bf16_bytes / seconds / 1e12, r->error, good ? "" : " WRONG");
     fflush(stdout);
 }
 
-static void add_row(const bench *b, const char *spec, int kv_heads, const shape *s, bool ragged, const bench_result *r, bool good)
+static void add_row(const bench *b, const char *spec, int kv_heads, const shape *s, bool ragged, const bench_result *r,
+                    bool good)
 {
     cJSON *row = cJSON_CreateObject();
     double seconds = r->median * 1e-6;
@@ -136,7 +155,8 @@ static void add_row(const bench *b, const char *spec, int kv_heads, const shape 
     cJSON_AddNumberToObject(row, "share_of_ceiling", (double)r->stored_bytes / seconds / ceiling_of(&b->ceiling));
     cJSON_AddNumberToObject(row, "stored_tb_per_s", (double)r->stored_bytes / seconds / 1e12);
     cJSON_AddNumberToObject(row, "bf16_equivalent_tb_per_s", (double)r->bf16_bytes / seconds / 1e12);
-    cJSON_AddItemToObject(row, "relative_error", isfinite(r->error) ? cJSON_CreateNumber(r->error) : cJSON_CreateNull());
+    cJSON_AddItemToObject(row, "relative_error",
+                          isfinite(r->error) ? cJSON_CreateNumber(r->error) : cJSON_CreateNull());
     cJSON_AddBoolToObject(row, "correct", good);
     cJSON_AddItemToArray(b->rows, row);
 }
@@ -174,8 +194,10 @@ static tool_exit bench_shapes(bench *b, const bench_pool *pool, const char *spec
         if (!ok) return tool_fail_status(b->self, &b->device.g.error);
         bool good = r.error <= compare_bound(pool->cfg.o_type, true);
         b->all_good = b->all_good && good;
-        if (b->rows != NULL) add_row(b, spec, pool->kv_heads, s, ragged, &r, good);
-        else print_row(b, spec, pool->kv_heads, s, ragged, &r, good);
+        if (b->rows != NULL)
+            add_row(b, spec, pool->kv_heads, s, ragged, &r, good);
+        else
+            print_row(b, spec, pool->kv_heads, s, ragged, &r, good);
     }
     return TOOL_OK;
 }
@@ -191,9 +213,10 @@ static tool_exit bench_model(bench *b, const model *m)
     config_format(&cfg, spec);
     if (foscar_prepare(b->runtime, spec, &kernel, &err) != FOSCAR_OK) return tool_fail_status(b->self, &err);
     int buffers = b->device.g.count;
-    tool_exit code = bench_pool_make(&b->device, &cfg, kernel, m->kv_heads, pages_needed(b, cfg.page_tokens, m->ragged), &pool)
-                         ? bench_shapes(b, &pool, spec, m->ragged)
-                         : tool_fail_status(b->self, &b->device.g.error);
+    tool_exit code =
+        bench_pool_make(&b->device, &cfg, kernel, m->kv_heads, pages_needed(b, cfg.page_tokens, m->ragged), &pool)
+            ? bench_shapes(b, &pool, spec, m->ragged)
+            : tool_fail_status(b->self, &b->device.g.error);
     gpu_free_since(&b->device.g, buffers);
     return code;
 }
@@ -207,16 +230,22 @@ static tool_exit bench_models(bench *b, const model *models, int count)
     for (int i = 0; i < count && code == TOOL_OK; i++) code = bench_model(b, &models[i]);
     if (code != TOOL_OK) return code;
     if (!measure_ceiling(&b->device, &after)) return tool_fail_status(b->self, &b->device.g.error);
-    if (b->rows != NULL) print_json(b, &after);
-    else printf("\nceiling measured again: %.3f TB/s by 16-byte loads, %.3f TB/s by bulk copies\n", after.loads / 1e12, after.bulk / 1e12);
-    return b->all_good ? TOOL_OK : tool_fail(b->self, TOOL_FAILED, "a sampled output is further from float64 attention than rounding allows");
+    if (b->rows != NULL)
+        print_json(b, &after);
+    else
+        printf("\nceiling measured again: %.3f TB/s by 16-byte loads, %.3f TB/s by bulk copies\n", after.loads / 1e12,
+               after.bulk / 1e12);
+    return b->all_good ? TOOL_OK
+                       : tool_fail(b->self, TOOL_FAILED,
+                                   "a sampled output is further from float64 attention than rounding allows");
 }
 
 /* The models of this call: the grid's own, or the given specs. malloc'd. */
 static model *choose_models(const bench_arguments *args, int operands, char **argv, int *count)
 {
     const model *own = args->grid == GRID_WIDE ? wide : standard;
-    int own_count = args->grid == GRID_WIDE ? (int)(sizeof wide / sizeof *wide) : (int)(sizeof standard / sizeof *standard);
+    int own_count =
+        args->grid == GRID_WIDE ? (int)(sizeof wide / sizeof *wide) : (int)(sizeof standard / sizeof *standard);
     *count = operands > 0 ? operands : own_count;
     model *models = tool_allocate((size_t)*count * sizeof *models);
     for (int i = 0; i < *count; i++) {
@@ -254,11 +283,14 @@ static tool_exit run_bench(const command *self, int argc, char **argv)
     if (foscar_open(NULL, &b.runtime, &err) != FOSCAR_OK) return tool_fail_status(self, &err);
     foscar_device_info info;
     model *models = choose_models(&args, operands, argv, &count);
-    if (foscar_can_run(b.runtime, models[0].spec, 0, &err) != FOSCAR_OK || !gpu_describe(b.runtime, &info, b.name, sizeof b.name, &err)) {
+    if (foscar_can_run(b.runtime, models[0].spec, 0, &err) != FOSCAR_OK ||
+        !gpu_describe(b.runtime, &info, b.name, sizeof b.name, &err)) {
         code = tool_fail_status(self, &err);
     } else {
         if (args.json) b.rows = cJSON_CreateArray();
-        code = bench_device_init(&b.device, b.runtime, seed, (int)args.repeats) ? bench_models(&b, models, count) : tool_fail_status(self, &b.device.g.error);
+        code = bench_device_init(&b.device, b.runtime, seed, (int)args.repeats)
+                   ? bench_models(&b, models, count)
+                   : tool_fail_status(self, &b.device.g.error);
         bench_device_finish(&b.device);
         cJSON_Delete(b.rows);
     }
@@ -269,14 +301,48 @@ static tool_exit run_bench(const command *self, int argc, char **argv)
 
 #define AT(member) .offset = offsetof(bench_arguments, member)
 static const option options[] = {
-    {.name = "--grid", .kind = OPTION_CHOICE, AT(grid), .value = "peers|quick|wide",
-     .help = "twelve shapes (default); four of them; three shapes of many head counts, head dimensions and ragged lengths"},
-    {.name = "--batch", .kind = OPTION_NUMBER, AT(batch), .value = "N", .help = "one shape only: sequences", .minimum = 1, .maximum = 65535},
-    {.name = "--context", .kind = OPTION_NUMBER, AT(context), .value = "LEN", .help = "and tokens of each", .minimum = 1, .maximum = 1 << 24},
+    {.name = "--grid",
+     .kind = OPTION_CHOICE,
+     AT(grid),
+     .value = "peers|quick|wide",
+     .help =
+         "twelve shapes (default); four of them; three shapes of many head counts, head dimensions and ragged lengths"},
+    {.name = "--batch",
+     .kind = OPTION_NUMBER,
+     AT(batch),
+     .value = "N",
+     .help = "one shape only: sequences",
+     .minimum = 1,
+     .maximum = 65535},
+    {.name = "--context",
+     .kind = OPTION_NUMBER,
+     AT(context),
+     .value = "LEN",
+     .help = "and tokens of each",
+     .minimum = 1,
+     .maximum = 1 << 24},
     {.name = "--ragged", .kind = OPTION_FLAG, AT(ragged), .help = "lengths uniform from 0 to twice the context"},
-    {.name = "--kv-heads", .kind = OPTION_NUMBER, AT(kv_heads), .value = "H", .help = "KV heads (8, or those of the grid)", .minimum = 1, .maximum = 65535},
-    {.name = "--repeats", .kind = OPTION_NUMBER, AT(repeats), .value = "N", .help = "launches a median is taken of (40)", .minimum = 30, .maximum = MEASURE_REPEATS_MAX},
-    {.name = "--seed", .kind = OPTION_NUMBER, AT(seed), .value = "S", .help = "of data and page numbers (from the clock)", .minimum = 0, .maximum = (int64_t)1 << 53},
+    {.name = "--kv-heads",
+     .kind = OPTION_NUMBER,
+     AT(kv_heads),
+     .value = "H",
+     .help = "KV heads (8, or those of the grid)",
+     .minimum = 1,
+     .maximum = 65535},
+    {.name = "--repeats",
+     .kind = OPTION_NUMBER,
+     AT(repeats),
+     .value = "N",
+     .help = "launches a median is taken of (40)",
+     .minimum = 30,
+     .maximum = MEASURE_REPEATS_MAX},
+    {.name = "--seed",
+     .kind = OPTION_NUMBER,
+     AT(seed),
+     .value = "S",
+     .help = "of data and page numbers (from the clock)",
+     .minimum = 0,
+     .maximum = (int64_t)1 << 53},
     {.name = "--json", .kind = OPTION_FLAG, AT(json), .help = "the results as JSON"},
 };
 
@@ -284,8 +350,10 @@ const command command_bench = {
     .name = "bench",
     .arguments = "[SPEC...] [options]",
     .summary = "time decode launches against the read ceiling measured in the same run\n\n"
-               "us: microseconds of decode and merge, the median; ceiling: bytes stored over time as a share of the read ceiling; stored, bf16-eq: TB/s of the\n"
-               "bytes stored and of those the same tokens take in bf16; error: of sampled rows against float64 attention over the dequantised cache.",
+               "us: microseconds of decode and merge, the median; ceiling: bytes stored over time as a share of the "
+               "read ceiling; stored, bf16-eq: TB/s of the\n"
+               "bytes stored and of those the same tokens take in bf16; error: of sampled rows against float64 "
+               "attention over the dequantised cache.",
     .example = "foscar bench --grid quick",
     .options = options,
     .option_count = sizeof options / sizeof *options,

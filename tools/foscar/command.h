@@ -13,10 +13,10 @@
 #include "foscar.h"
 
 /* Exit codes of every subcommand. EXIT(name, number, meaning) */
-#define TOOL_EXITS(EXIT)                                                                 \
-    EXIT(OK, 0, "success")                                                               \
-    EXIT(FAILED, 1, "a check was not met, or something failed")                          \
-    EXIT(USAGE, 2, "wrong arguments or a wrong spec")                                    \
+#define TOOL_EXITS(EXIT)                                                                                               \
+    EXIT(OK, 0, "success")                                                                                             \
+    EXIT(FAILED, 1, "a check was not met, or something failed")                                                        \
+    EXIT(USAGE, 2, "wrong arguments or a wrong spec")                                                                  \
     EXIT(ENVIRONMENT, 3, "something of the machine is missing: GPU, driver, ptxas, NVRTC")
 
 typedef enum tool_exit {
@@ -47,7 +47,8 @@ typedef struct command {
     const option *options;
     int option_count;
     int least, most; /* operands; most < 0: any number */
-    tool_exit (*run)(const struct command *self, int argc, char **argv); /* argv[0] is the first argument after the name */
+    tool_exit (*run)(const struct command *self, int argc,
+                     char **argv); /* argv[0] is the first argument after the name */
 } command;
 
 extern const command command_list, command_emit, command_inspect, command_run, command_bench, command_doctor;
@@ -55,14 +56,15 @@ extern const command command_list, command_emit, command_inspect, command_run, c
 /* Prints the help of one subcommand. */
 void command_help(const command *c, FILE *out);
 
-/* Fills `arguments` from argv and moves the operands to the front of argv; *operands is their number. True: go on. False: *code is what the
-   subcommand returns, after --help (OK) or a mistake that was reported (USAGE). */
+/* Fills `arguments` from argv and moves the operands to the front of argv; *operands is their number. True: go on.
+   False: *code is what the subcommand returns, after --help (OK) or a mistake that was reported (USAGE). */
 bool options_parse(const command *c, int argc, char **argv, void *arguments, int *operands, tool_exit *code);
 
 /* "foscar COMMAND: message" on stderr; returns code. */
 tool_exit tool_fail(const command *c, tool_exit code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same for a failed call of the library: ENVIRONMENT where something of the machine is missing, USAGE for a wrong spec, else FAILED. */
+/* The same for a failed call of the library: ENVIRONMENT where something of the machine is missing, USAGE for a wrong
+ * spec, else FAILED. */
 tool_exit tool_fail_status(const command *c, const foscar_error *err);
 tool_exit tool_exit_of(foscar_status status);
 
@@ -72,7 +74,8 @@ bool tool_parse_spec(const command *c, const char *spec, config *out);
 /* Prints and frees a JSON value. */
 void tool_print_json(cJSON *json);
 
-/* Writes a file by way of a temporary one in the same directory: path holds either all of it or what it held before. Reports failures. */
+/* Writes a file by way of a temporary one in the same directory: path holds either all of it or what it held before.
+ * Reports failures. */
 bool tool_write_file(const command *c, const char *path, const void *data, size_t bytes);
 
 /* The given seed, or one from the clock if it is negative; small enough to be typed. */

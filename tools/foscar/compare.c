@@ -20,7 +20,8 @@ void pool_make(page_pool *out, const problem *p)
     memset(out->pages, POISON, (size_t)out->bytes);
     for (int s = 0; s < p->streams.batch; s++)
         for (int32_t i = 0; i < paging_count(&p->streams, s); i++)
-            memset(out->pages + p->streams.table[p->streams.indptr[s] + i] * out->page_stride, 0, (size_t)page.bytes * (size_t)p->kv_heads);
+            memset(out->pages + p->streams.table[p->streams.indptr[s] + i] * out->page_stride, 0,
+                   (size_t)page.bytes * (size_t)p->kv_heads);
 }
 
 void pool_finish(page_pool *p)
@@ -51,10 +52,12 @@ static void pack_item(void *context, int64_t i)
 {
     const packing *job = context;
     const problem *p = job->p;
-    int stream = (int)(i / p->kv_heads), head = (int)(i % p->kv_heads), tokens = p->streams.lengths[stream], dim = p->cfg.head_dim;
+    int stream = (int)(i / p->kv_heads), head = (int)(i % p->kv_heads), tokens = p->streams.lengths[stream],
+        dim = p->cfg.head_dim;
     for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
         float *rows = problem_gather(p, side == REFERENCE_K ? p->k : p->v, stream, head, tokens);
-        for (int t = 0; t < tokens; t++) reference_append(&job->cache, (reference_side)side, stream, head, t, rows + (size_t)t * (size_t)dim);
+        for (int t = 0; t < tokens; t++)
+            reference_append(&job->cache, (reference_side)side, stream, head, t, rows + (size_t)t * (size_t)dim);
         free(rows);
     }
 }
@@ -72,9 +75,10 @@ bool pool_same(const page_pool *got, const page_pool *expected, const problem *p
     for (int64_t i = got->bytes - 1; i >= 0; i--)
         if (got->pages[i] != expected->pages[i]) count++, first = i;
     int64_t within = first % got->page_stride;
-    snprintf(text, size, "pages: %lld bytes differ, the first in page %lld, KV head %lld of %d, byte %lld: 0x%02x, not 0x%02x", (long long)count,
-             (long long)(first / got->page_stride), (long long)(within / got->head_stride), p->kv_heads, (long long)(within % got->head_stride),
-             got->pages[first], expected->pages[first]);
+    snprintf(text, size,
+             "pages: %lld bytes differ, the first in page %lld, KV head %lld of %d, byte %lld: 0x%02x, not 0x%02x",
+             (long long)count, (long long)(first / got->page_stride), (long long)(within / got->head_stride),
+             p->kv_heads, (long long)(within % got->head_stride), got->pages[first], expected->pages[first]);
     return false;
 }
 
@@ -102,7 +106,8 @@ static double square_sum(const double *x, size_t count)
 }
 
 /* Compares the rows of one item with `reference` and `reference_lse`. */
-static void compare_rows(const comparing *job, int64_t item, int tokens, const double *reference, const double *reference_lse, item_result *r)
+static void compare_rows(const comparing *job, int64_t item, int tokens, const double *reference,
+                         const double *reference_lse, item_result *r)
 {
     int heads = job->p->cfg.heads;
     size_t dim = (size_t)job->p->cfg.head_dim;
@@ -134,17 +139,22 @@ static void compare_item(void *context, int64_t i)
     const comparing *job = context;
     const problem *p = job->p;
     item_result *r = &job->items[i];
-    int b = (int)(i / p->kv_heads), head = (int)(i % p->kv_heads), tokens = p->sequences.lengths[b], dim = p->cfg.head_dim, heads = p->cfg.heads;
+    int b = (int)(i / p->kv_heads), head = (int)(i % p->kv_heads), tokens = p->sequences.lengths[b],
+        dim = p->cfg.head_dim, heads = p->cfg.heads;
     size_t count = (size_t)tokens * (size_t)dim, rows = (size_t)heads * (size_t)dim;
     float *q = problem_query(p, b, head), *k = tool_allocate(2 * count * sizeof *k), *v = k + count;
-    double *reference = tool_allocate((2 * rows + (size_t)heads) * sizeof *reference), *before = reference + rows, *lse = before + rows;
+    double *reference = tool_allocate((2 * rows + (size_t)heads) * sizeof *reference), *before = reference + rows,
+           *lse = before + rows;
     r->empty_rows_good = true;
-    r->failed = !reference_gather(&job->cache, b, head, tokens, k, v) || !reference_attention(k, v, tokens, dim, q, heads, p->scale, reference, lse);
+    r->failed = !reference_gather(&job->cache, b, head, tokens, k, v) ||
+                !reference_attention(k, v, tokens, dim, q, heads, p->scale, reference, lse);
     if (!r->failed && job->out != NULL) compare_rows(job, i, tokens, reference, lse, r);
     if (!r->failed && job->with_scheme) {
-        float *k_before = problem_gather(p, p->k, problem_stream(p, b), head, tokens), *v_before = problem_gather(p, p->v, problem_stream(p, b), head, tokens);
+        float *k_before = problem_gather(p, p->k, problem_stream(p, b), head, tokens),
+              *v_before = problem_gather(p, p->v, problem_stream(p, b), head, tokens);
         r->failed = !reference_attention(k_before, v_before, tokens, dim, q, heads, p->scale, before, NULL);
-        for (size_t c = 0; c < rows; c++) r->scheme_difference += (reference[c] - before[c]) * (reference[c] - before[c]);
+        for (size_t c = 0; c < rows; c++)
+            r->scheme_difference += (reference[c] - before[c]) * (reference[c] - before[c]);
         r->scheme_size = square_sum(before, rows);
         free(k_before);
         free(v_before);
@@ -167,10 +177,12 @@ static double relative(double difference, double size)
     return sqrt(size > 0 ? difference / size : difference);
 }
 
-bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, bool with_scheme, comparison *result)
+bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, bool with_scheme,
+                    comparison *result)
 {
     int64_t items = (int64_t)p->batch * p->kv_heads;
-    comparing job = {p, host_cache(&p->cfg, &p->sequences, pages), out, lse, with_scheme, tool_allocate((size_t)items * sizeof *job.items)};
+    comparing job = {p,           host_cache(&p->cfg, &p->sequences, pages),       out, lse,
+                     with_scheme, tool_allocate((size_t)items * sizeof *job.items)};
     parallel_for(items, compare_item, &job);
     item_result sum = {.empty_rows_good = true};
     for (int64_t i = 0; i < items; i++) { /* in order: the same sum on every machine */

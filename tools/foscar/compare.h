@@ -11,8 +11,8 @@ typedef struct page_pool {
     uint8_t *pages;
 } page_pool;
 
-/* A pool as it is before the first append: pages that sequences own are zero; others, and the bytes between pages, hold a pattern that
-   no kernel may change. */
+/* A pool as it is before the first append: pages that sequences own are zero; others, and the bytes between pages, hold
+   a pattern that no kernel may change. */
 void pool_make(page_pool *out, const problem *p);
 
 /* Appends all streams by the host's own quantiser. */
@@ -23,20 +23,24 @@ void pool_finish(page_pool *p); /* a zeroed struct is fine */
 /* True if all bytes agree; else text says how many differ and where the first one lies. */
 bool pool_same(const page_pool *got, const page_pool *expected, const problem *p, char *text, size_t size);
 
-/* What the relative error may be: 2e-5 on ordinary data, 1e-4 on data with outliers, large scores or a sink, and what rounding to the output
-   type adds (an error uniform within half a unit in the last place, taken at the significand 1 where that is most). */
+/* What the relative error may be: 2e-5 on ordinary data, 1e-4 on data with outliers, large scores or a sink, and what
+   rounding to the output type adds (an error uniform within half a unit in the last place, taken at the significand 1
+   where that is most). */
 double compare_bound(number_type o_type, bool ordinary);
 
 typedef struct comparison {
     double error;        /* of the output, relative, in the Euclidean norm over all rows; infinity if it holds a NaN */
     double worst_row;    /* the largest of a single row */
     double lse_error;    /* largest |difference| over 1 + |lse| */
-    double scheme_error; /* of attention over the quantised cache against that over the numbers before: the scheme's own loss */
+    double scheme_error; /* of attention over the quantised cache against that over the numbers before: the scheme's own
+                            loss */
     bool empty_rows_good; /* sequences of length 0 have zeros and an lse of -infinity */
 } comparison;
 
-/* Compares out [batch, kv_heads * heads, head_dim] with float64 attention over the dequantised pages; out NULL: only the scheme's loss.
-   lse may be NULL. with_scheme: also computes scheme_error, which takes as long again. False if memory ran out. */
-bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, bool with_scheme, comparison *result);
+/* Compares out [batch, kv_heads * heads, head_dim] with float64 attention over the dequantised pages; out NULL: only
+   the scheme's loss. lse may be NULL. with_scheme: also computes scheme_error, which takes as long again. False if
+   memory ran out. */
+bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, bool with_scheme,
+                    comparison *result);
 
 #endif

@@ -8,8 +8,8 @@
 #include "random.h"
 
 enum {
-    DECODE_STEPS = 3, /* last tokens of each stream that are appended one a step */
-    ROW_GAP = 64,     /* bytes between the rows of q and of out, so that the strides are not the obvious ones */
+    DECODE_STEPS = 3,  /* last tokens of each stream that are appended one a step */
+    ROW_GAP = 64,      /* bytes between the rows of q and of out, so that the strides are not the obvious ones */
     POISON_BYTE = 0xff /* a NaN in every number type */
 };
 
@@ -21,7 +21,8 @@ typedef struct appender {
     int32_t *done; /* [streams] tokens appended so far */
 } appender;
 
-/* Interleaved rows {K, V} of the tokens done[s] .. lengths[s] - 1 of every stream; of a step, one row a stream, zeros where it takes none. */
+/* Interleaved rows {K, V} of the tokens done[s] .. lengths[s] - 1 of every stream; of a step, one row a stream, zeros
+ * where it takes none. */
 static uint16_t *stage_rows(const appender *a, const int32_t *lengths, int64_t rows, bool step)
 {
     const problem *p = a->p;
@@ -37,13 +38,15 @@ static uint16_t *stage_rows(const appender *a, const int32_t *lengths, int64_t r
     return staged;
 }
 
-/* Appends up to the given lengths: as a prefill, or as one decode step that adds a token to every stream that is not empty then. */
+/* Appends up to the given lengths: as a prefill, or as one decode step that adds a token to every stream that is not
+ * empty then. */
 static bool append_to(appender *a, const int32_t *lengths, bool step)
 {
     int streams = a->p->streams.batch, buffers = a->g->count;
     int32_t *indptr = tool_allocate((size_t)(streams + 1) * sizeof *indptr);
     for (int s = 0; s < streams; s++) indptr[s + 1] = indptr[s] + lengths[s] - a->done[s];
-    int64_t rows = step ? streams : indptr[streams], row_bytes = (int64_t)a->p->kv_heads * a->p->cfg.head_dim * (int64_t)sizeof(uint16_t);
+    int64_t rows = step ? streams : indptr[streams],
+            row_bytes = (int64_t)a->p->kv_heads * a->p->cfg.head_dim * (int64_t)sizeof(uint16_t);
     uint16_t *staged = stage_rows(a, lengths, rows, step);
     gpu_upload(a->g, (void *)a->cache.lengths, lengths, (uint64_t)streams * sizeof *lengths);
     char *device_rows = gpu_copy(a->g, staged, (uint64_t)(rows * 2 * row_bytes));
@@ -98,7 +101,8 @@ static bool append_all(appender *a, uint64_t seed)
 static void *upload_query(gpu *g, const problem *p, int64_t row_bytes)
 {
     char *rows = tool_allocate((size_t)p->batch * (size_t)(row_bytes + ROW_GAP));
-    for (int b = 0; b < p->batch; b++) memcpy(rows + b * (row_bytes + ROW_GAP), (const char *)p->q + b * row_bytes, (size_t)row_bytes);
+    for (int b = 0; b < p->batch; b++)
+        memcpy(rows + b * (row_bytes + ROW_GAP), (const char *)p->q + b * row_bytes, (size_t)row_bytes);
     void *device = gpu_copy(g, rows, (uint64_t)p->batch * (uint64_t)(row_bytes + ROW_GAP));
     free(rows);
     return device;
@@ -142,10 +146,13 @@ static bool take_rows(const problem *p, const uint8_t *rows, int64_t row_bytes, 
     return intact;
 }
 
-static bool decode_twice(gpu *g, foscar_kernel *kernel, const problem *p, const foscar_cache *cache, const device_run_options *options, device_run_result *result)
+static bool decode_twice(gpu *g, foscar_kernel *kernel, const problem *p, const foscar_cache *cache,
+                         const device_run_options *options, device_run_result *result)
 {
-    size_t rows = (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->cfg.heads, row = rows / (size_t)p->batch * (size_t)p->cfg.head_dim;
-    int64_t q_bytes = (int64_t)row * number_info(p->cfg.q_type)->bytes, o_bytes = (int64_t)row * number_info(p->cfg.o_type)->bytes;
+    size_t rows = (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->cfg.heads,
+           row = rows / (size_t)p->batch * (size_t)p->cfg.head_dim;
+    int64_t q_bytes = (int64_t)row * number_info(p->cfg.q_type)->bytes,
+            o_bytes = (int64_t)row * number_info(p->cfg.o_type)->bytes;
     uint64_t out_bytes = (uint64_t)p->batch * (uint64_t)(o_bytes + ROW_GAP), lse_bytes = rows * sizeof(float);
     foscar_kernel_info info = {.struct_size = sizeof info};
     if (!g->failed) gpu_ok(g, foscar_kernel_describe(kernel, &info, &g->error));
@@ -179,18 +186,21 @@ static bool decode_twice(gpu *g, foscar_kernel *kernel, const problem *p, const 
     return !g->failed;
 }
 
-bool device_run(foscar_runtime *runtime, foscar_kernel *kernel, const problem *p, const device_run_options *options, page_pool *pages,
-                device_run_result *result, foscar_error *err)
+bool device_run(foscar_runtime *runtime, foscar_kernel *kernel, const problem *p, const device_run_options *options,
+                page_pool *pages, device_run_result *result, foscar_error *err)
 {
     gpu g;
     memset(result, 0, sizeof *result);
     gpu_init(&g, runtime);
     void *device_pages = gpu_copy(&g, pages->pages, (uint64_t)pages->bytes);
-    foscar_cache streams = gpu_cache(&g, &p->streams, p->kv_heads, device_pages, pages->page_stride, pages->head_stride);
+    foscar_cache streams =
+        gpu_cache(&g, &p->streams, p->kv_heads, device_pages, pages->page_stride, pages->head_stride);
     appender a = {.g = &g, .kernel = kernel, .p = p, .cache = streams};
     append_all(&a, options->seed);
     gpu_download(&g, pages->pages, device_pages, (uint64_t)pages->bytes);
-    foscar_cache sequences = p->shared ? gpu_cache(&g, &p->sequences, p->kv_heads, device_pages, pages->page_stride, pages->head_stride) : streams;
+    foscar_cache sequences =
+        p->shared ? gpu_cache(&g, &p->sequences, p->kv_heads, device_pages, pages->page_stride, pages->head_stride)
+                  : streams;
     if (!g.failed) gpu_ok(&g, foscar_check(kernel, &sequences, g.stream, &g.error));
     bool ok = decode_twice(&g, kernel, p, &sequences, options, result);
     if (!ok) *err = g.error;

@@ -13,16 +13,16 @@ typedef struct device_run_options {
 } device_run_options;
 
 typedef struct device_run_result {
-    float *out; /* [batch, kv_heads * heads, head_dim]; malloc'd */
-    float *lse; /* [batch, kv_heads * heads] or NULL; malloc'd */
+    float *out;          /* [batch, kv_heads * heads, head_dim]; malloc'd */
+    float *lse;          /* [batch, kv_heads * heads] or NULL; malloc'd */
     bool repeatable;     /* a second launch, over the used workspace, gave the same bits */
     bool gaps_untouched; /* nothing was written between the rows of the output */
 } device_run_result;
 
-/* `pages` holds the pool before the first append, and afterwards what the GPU made of it. On failure err says what went wrong;
-   the result is to be finished in every case. */
-bool device_run(foscar_runtime *runtime, foscar_kernel *kernel, const problem *p, const device_run_options *options, page_pool *pages,
-                device_run_result *result, foscar_error *err);
+/* `pages` holds the pool before the first append, and afterwards what the GPU made of it. On failure err says what went
+   wrong; the result is to be finished in every case. */
+bool device_run(foscar_runtime *runtime, foscar_kernel *kernel, const problem *p, const device_run_options *options,
+                page_pool *pages, device_run_result *result, foscar_error *err);
 
 void device_run_finish(device_run_result *result);
 

@@ -42,7 +42,8 @@ static void report_driver(report *r, const foscar_environment *env)
 static void report_devices(report *r, foscar_runtime *runtime, const foscar_environment *env)
 {
     if (env->driver_version != 0 && env->device_count == 0)
-        snprintf(add_finding(r, "GPU")->problem, sizeof r->findings[0].problem, "the driver sees no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES");
+        snprintf(add_finding(r, "GPU")->problem, sizeof r->findings[0].problem,
+                 "the driver sees no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES");
     for (int32_t i = 0; i < env->device_count; i++) {
         foscar_device_info info = {.struct_size = sizeof info};
         foscar_error err;
@@ -51,34 +52,42 @@ static void report_devices(report *r, foscar_runtime *runtime, const foscar_envi
             snprintf(f->problem, sizeof f->problem, "%s", err.message);
             continue;
         }
-        int used = snprintf(f->found, sizeof f->found, "%d: %s, compute capability %d.%d, %d SMs, %.0f GiB, L2 %.0f MiB", (int)i, info.name,
-                            info.compute_capability / 10, info.compute_capability % 10, info.sm_count,
-                            (double)info.memory_bytes / (1 << 30), info.l2_bytes / 1048576.0);
+        int used =
+            snprintf(f->found, sizeof f->found, "%d: %s, compute capability %d.%d, %d SMs, %.0f GiB, L2 %.0f MiB",
+                     (int)i, info.name, info.compute_capability / 10, info.compute_capability % 10, info.sm_count,
+                     (double)info.memory_bytes / (1 << 30), info.l2_bytes / 1048576.0);
         const target *match = NULL;
         for (int t = 0; target_row(t) != NULL; t++)
             if (target_row(t)->compute_capability == info.compute_capability) match = target_row(t);
         if (used > 0 && (size_t)used < sizeof f->found)
-            snprintf(f->found + used, sizeof f->found - (size_t)used, match != NULL ? ", runs %s" : ", no kernels for it%s",
-                     match != NULL ? match->name : "");
+            snprintf(f->found + used, sizeof f->found - (size_t)used,
+                     match != NULL ? ", runs %s" : ", no kernels for it%s", match != NULL ? match->name : "");
     }
 }
 
 static void report_tools(report *r, const foscar_environment *env)
 {
     finding *ptxas = add_finding(r, "ptxas");
-    if (env->ptxas[0] != '\0') snprintf(ptxas->found, sizeof ptxas->found, "%s (%s)", env->ptxas, env->ptxas_build);
-    else snprintf(ptxas->problem, sizeof ptxas->problem, "%s", env->ptxas_problem);
+    if (env->ptxas[0] != '\0')
+        snprintf(ptxas->found, sizeof ptxas->found, "%s (%s)", env->ptxas, env->ptxas_build);
+    else
+        snprintf(ptxas->problem, sizeof ptxas->problem, "%s", env->ptxas_problem);
     finding *nvrtc = add_finding(r, "NVRTC");
     if (env->nvrtc[0] != '\0')
-        snprintf(nvrtc->found, sizeof nvrtc->found, "%s (%d.%d)", env->nvrtc, env->nvrtc_version / 1000, env->nvrtc_version % 1000 / 10);
-    else snprintf(nvrtc->problem, sizeof nvrtc->problem, "%s", env->nvrtc_problem);
+        snprintf(nvrtc->found, sizeof nvrtc->found, "%s (%d.%d)", env->nvrtc, env->nvrtc_version / 1000,
+                 env->nvrtc_version % 1000 / 10);
+    else
+        snprintf(nvrtc->problem, sizeof nvrtc->problem, "%s", env->nvrtc_problem);
     finding *disassembler = add_finding(r, "nvdisasm");
     if (!sass_find_disassembler(disassembler->found, sizeof disassembler->found))
         snprintf(disassembler->problem, sizeof disassembler->problem,
-                 "not found; only `inspect` uses it: install the CUDA toolkit, or run tools/setup_deps.sh, or set FOSCAR_NVDISASM");
+                 "not found; only `inspect` uses it: install the CUDA toolkit, or run tools/setup_deps.sh, or set "
+                 "FOSCAR_NVDISASM");
     finding *cache = add_finding(r, "disk cache");
-    if (env->cache_problem[0] == '\0') snprintf(cache->found, sizeof cache->found, "%s", env->cache_directory);
-    else snprintf(cache->problem, sizeof cache->problem, "%s", env->cache_problem);
+    if (env->cache_problem[0] == '\0')
+        snprintf(cache->found, sizeof cache->found, "%s", env->cache_directory);
+    else
+        snprintf(cache->problem, sizeof cache->problem, "%s", env->cache_problem);
 }
 
 static void print_report(const report *r, bool json)
@@ -122,7 +131,9 @@ static tool_exit run_doctor(const command *self, int argc, char **argv)
     foscar_close(runtime);
     print_report(&r, args.json);
     bool complete = env.device_count > 0 && env.ptxas[0] != '\0' && env.nvrtc[0] != '\0';
-    if (!args.json) printf("\n%s\n", complete ? "Everything that kernels need to run is here." : "Something that kernels need to run is missing.");
+    if (!args.json)
+        printf("\n%s\n", complete ? "Everything that kernels need to run is here."
+                                  : "Something that kernels need to run is missing.");
     return complete ? TOOL_OK : TOOL_ENVIRONMENT;
 }
 

@@ -25,9 +25,12 @@ static tool_exit emit_plan(const command *self, const config *cfg, const char *o
     if (memory == NULL) return tool_fail(self, TOOL_FAILED, "out of memory");
     decode_plan_print(&plan, memory);
     tool_exit code = TOOL_OK;
-    if (fclose(memory) != 0) code = tool_fail(self, TOOL_FAILED, "out of memory");
-    else if (output == NULL) fwrite(text, 1, length, stdout);
-    else if (!tool_write_file(self, output, text, length)) code = TOOL_FAILED;
+    if (fclose(memory) != 0)
+        code = tool_fail(self, TOOL_FAILED, "out of memory");
+    else if (output == NULL)
+        fwrite(text, 1, length, stdout);
+    else if (!tool_write_file(self, output, text, length))
+        code = TOOL_FAILED;
     free(text);
     return code;
 }
@@ -38,8 +41,10 @@ static tool_exit emit_ptx(const command *self, const config *cfg, const char *ou
     gen_error err;
     if (!generate_decode(cfg, &text, &err)) return tool_fail(self, TOOL_FAILED, "%s", err.message);
     tool_exit code = TOOL_OK;
-    if (output == NULL) fwrite(text.ptx, 1, text.length, stdout);
-    else if (!tool_write_file(self, output, text.ptx, text.length)) code = TOOL_FAILED;
+    if (output == NULL)
+        fwrite(text.ptx, 1, text.length, stdout);
+    else if (!tool_write_file(self, output, text.ptx, text.length))
+        code = TOOL_FAILED;
     kernel_text_finish(&text);
     return code;
 }
@@ -80,10 +85,20 @@ static tool_exit run_emit(const command *self, int argc, char **argv)
 }
 
 static const option options[] = {
-    {.name = "--plan", .kind = OPTION_FLAG, .offset = offsetof(emit_arguments, plan), .help = "the plan (launch shape, shared-memory map, limbs) instead of PTX"},
-    {.name = "--output", .alias = "-o", .kind = OPTION_TEXT, .offset = offsetof(emit_arguments, output), .value = "FILE",
+    {.name = "--plan",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(emit_arguments, plan),
+     .help = "the plan (launch shape, shared-memory map, limbs) instead of PTX"},
+    {.name = "--output",
+     .alias = "-o",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(emit_arguments, output),
+     .value = "FILE",
      .help = "write there instead of to standard output; replaced only when complete"},
-    {.name = "--all", .kind = OPTION_FLAG, .offset = offsetof(emit_arguments, all), .help = "the whole grid, as SPEC.ptx in the folder given by -o"},
+    {.name = "--all",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(emit_arguments, all),
+     .help = "the whole grid, as SPEC.ptx in the folder given by -o"},
 };
 
 const command command_emit = {

@@ -98,8 +98,11 @@ bool gpu_describe(foscar_runtime *runtime, foscar_device_info *info, char *text,
     }
     env->struct_size = sizeof *env;
     *info = (foscar_device_info){.struct_size = sizeof *info};
-    bool ok = foscar_describe(runtime, env, err) == FOSCAR_OK && foscar_device_describe(runtime, 0, info, err) == FOSCAR_OK;
-    if (ok) snprintf(text, size, "%s, driver CUDA %d.%d", info->name, env->driver_version / 1000, env->driver_version % 1000 / 10);
+    bool ok =
+        foscar_describe(runtime, env, err) == FOSCAR_OK && foscar_device_describe(runtime, 0, info, err) == FOSCAR_OK;
+    if (ok)
+        snprintf(text, size, "%s, driver CUDA %d.%d", info->name, env->driver_version / 1000,
+                 env->driver_version % 1000 / 10);
     free(env);
     return ok;
 }

@@ -27,9 +27,9 @@ void gpu_finish(gpu *g); /* frees all buffers; a zeroed struct is fine */
 /* Takes note of the outcome of a call that was given &g->error. True: it went well and nothing failed before. */
 bool gpu_ok(gpu *g, foscar_status status);
 
-void *gpu_buffer(gpu *g, uint64_t bytes); /* freed by gpu_finish */
+void *gpu_buffer(gpu *g, uint64_t bytes);                 /* freed by gpu_finish */
 void *gpu_copy(gpu *g, const void *host, uint64_t bytes); /* a new buffer with these contents */
-void gpu_free_since(gpu *g, int count);   /* frees the buffers made after g->count was `count` */
+void gpu_free_since(gpu *g, int count);                   /* frees the buffers made after g->count was `count` */
 bool gpu_upload(gpu *g, void *device, const void *host, uint64_t bytes);
 bool gpu_download(gpu *g, void *host, const void *device, uint64_t bytes); /* after all that was launched */
 bool gpu_fill(gpu *g, void *device, uint8_t byte, uint64_t bytes);

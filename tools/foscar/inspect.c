@@ -1,4 +1,5 @@
-/* foscar inspect: what a decode kernel is made of: PTX by region, work per cached element, registers, shared memory, occupancy, machine code. */
+/* foscar inspect: what a decode kernel is made of: PTX by region, work per cached element, registers, shared memory,
+ * occupancy, machine code. */
 #include "command.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ typedef struct inspection {
     char sass_problem[512];
 } inspection;
 
-/* Blocks of one SM, by shared memory (1 KiB of an SM goes to each block), registers (allocated by warp, in units of 8 a thread) and threads. */
+/* Blocks of one SM, by shared memory (1 KiB of an SM goes to each block), registers (allocated by warp, in units of 8 a
+ * thread) and threads. */
 static int blocks_per_sm(const target *t, int threads, int registers, uint32_t shared_bytes)
 {
     enum { SYSTEM_SHARED = 1024, SM_THREADS = 2048 };
@@ -35,7 +37,8 @@ static int blocks_per_sm(const target *t, int threads, int registers, uint32_t s
     return least < by_registers ? least : by_registers;
 }
 
-/* OK; ENVIRONMENT when there is no ptxas, which leaves the rest of the inspection good; FAILED when the kernel is refused. */
+/* OK; ENVIRONMENT when there is no ptxas, which leaves the rest of the inspection good; FAILED when the kernel is
+ * refused. */
 static tool_exit assemble(const command *self, inspection *in)
 {
     foscar_runtime *runtime;
@@ -48,7 +51,8 @@ static tool_exit assemble(const command *self, inspection *in)
         in->registers = image.registers;
         in->spill_bytes = image.spill_bytes;
         in->stack_bytes = image.stack_bytes;
-        in->blocks_per_sm = blocks_per_sm(in->plan.cfg.target, in->plan.threads, image.registers, in->plan.shared_bytes);
+        in->blocks_per_sm =
+            blocks_per_sm(in->plan.cfg.target, in->plan.threads, image.registers, in->plan.shared_bytes);
         in->disassembled = sass_count(image.cubin, image.bytes, &in->sass, in->sass_problem, sizeof in->sass_problem);
         foscar_image_finish(&image);
     } else {
@@ -76,10 +80,16 @@ static void print_regions(const kernel_counts *counts)
     printf("\n");
     for (int r = 0; r <= counts->regions; r++) {
         const region_count *row = r < counts->regions ? &counts->region[r] : &counts->sum;
-        printf("%-32s%7d", r == counts->regions ? "sum" : row->region[0] != '\0' ? row->region : "(outside all)", row->total);
+        printf("%-32s%7d",
+               r == counts->regions     ? "sum"
+               : row->region[0] != '\0' ? row->region
+                                        : "(outside all)",
+               row->total);
         for (int c = 0; c < PTX_CLASS_COUNT; c++) {
-            if (row->by_class[c] > 0) printf("%8d", row->by_class[c]);
-            else printf("%8s", ".");
+            if (row->by_class[c] > 0)
+                printf("%8d", row->by_class[c]);
+            else
+                printf("%8s", ".");
         }
         printf("\n");
     }
@@ -93,7 +103,8 @@ static void print_elements(const inspection *in)
     printf("%-44s%9.4f%9.4f%9.4f\n", "scale-and-offset operations", c->scale_k, c->scale_v, c->scale_total);
     printf("%-44s%9.4f%9.4f%9.4f\n", "scale-and-offset operations without folding", 1.0, 1.0, 1.0);
     printf("%-44s%27.4f\n", "all instructions of a consumer", c->loop_instructions * 128.0 / elements(&in->plan));
-    printf("%-44s%27.4f\n", "bytes read", in->plan.page.bytes / (2.0 * in->plan.cfg.page_tokens * in->plan.cfg.head_dim));
+    printf("%-44s%27.4f\n", "bytes read",
+           in->plan.page.bytes / (2.0 * in->plan.cfg.page_tokens * in->plan.cfg.head_dim));
 }
 
 static void print_launch(const inspection *in)
@@ -102,13 +113,16 @@ static void print_launch(const inspection *in)
     printf("%s\n\n", in->spec);
     printf("threads        %d: %d consumer warpgroups and a producer warpgroup\n", p->threads, p->consumers);
     if (in->assembled)
-        printf("registers      %d at the entry, then %d a consumer thread and %d a producer thread; spill %d bytes, stack %d bytes\n", in->registers,
-               p->consumer_registers, p->producer_registers, in->spill_bytes, in->stack_bytes);
-    else printf("registers      not known: %s\n", in->assembler_problem[0] != '\0' ? in->assembler_problem : "not assembled");
+        printf("registers      %d at the entry, then %d a consumer thread and %d a producer thread; spill %d bytes, "
+               "stack %d bytes\n",
+               in->registers, p->consumer_registers, p->producer_registers, in->spill_bytes, in->stack_bytes);
+    else
+        printf("registers      not known: %s\n",
+               in->assembler_problem[0] != '\0' ? in->assembler_problem : "not assembled");
     printf("shared memory  %u bytes of %d\n", (unsigned)p->shared_bytes, p->cfg.target->shared_bytes);
     if (in->assembled)
-        printf("occupancy      %d block%s an SM, %d of 64 warps\n", in->blocks_per_sm, in->blocks_per_sm == 1 ? "" : "s",
-               in->blocks_per_sm * p->threads / 32);
+        printf("occupancy      %d block%s an SM, %d of 64 warps\n", in->blocks_per_sm,
+               in->blocks_per_sm == 1 ? "" : "s", in->blocks_per_sm * p->threads / 32);
     printf("tensor core    %d instructions\n", in->counts.sum.by_class[PTX_CLASS_TENSOR]);
 }
 
@@ -121,7 +135,9 @@ static void print_sass(const inspection *in, bool all)
     }
     int shown = all || in->sass.mnemonics < 16 ? in->sass.mnemonics : 16;
     printf("\nmachine instructions: %d\n", in->sass.total);
-    for (int i = 0; i < shown; i++) printf("%s%-10s%6d%s", i % 6 == 0 ? "  " : "   ", in->sass.row[i].name, in->sass.row[i].count, i % 6 == 5 ? "\n" : "");
+    for (int i = 0; i < shown; i++)
+        printf("%s%-10s%6d%s", i % 6 == 0 ? "  " : "   ", in->sass.row[i].name, in->sass.row[i].count,
+               i % 6 == 5 ? "\n" : "");
     if (shown % 6 != 0) printf("\n");
     if (shown < in->sass.mnemonics) printf("  and %d more mnemonics (--sass)\n", in->sass.mnemonics - shown);
 }
@@ -149,8 +165,10 @@ static cJSON *region_json(const region_count *region)
 /* A number, or null where the kernel was not assembled. */
 static void add_known(cJSON *json, const char *name, bool known, double value)
 {
-    if (known) cJSON_AddNumberToObject(json, name, value);
-    else cJSON_AddNullToObject(json, name);
+    if (known)
+        cJSON_AddNumberToObject(json, name, value);
+    else
+        cJSON_AddNullToObject(json, name);
 }
 
 static void print_json(const inspection *in)
@@ -177,8 +195,10 @@ static void print_json(const inspection *in)
     if (in->disassembled) {
         cJSON *sass = cJSON_AddObjectToObject(json, "sass");
         cJSON_AddNumberToObject(sass, "total", in->sass.total);
-        for (int i = 0; i < in->sass.mnemonics; i++) cJSON_AddNumberToObject(sass, in->sass.row[i].name, in->sass.row[i].count);
-    } else cJSON_AddNullToObject(json, "sass");
+        for (int i = 0; i < in->sass.mnemonics; i++)
+            cJSON_AddNumberToObject(sass, in->sass.row[i].name, in->sass.row[i].count);
+    } else
+        cJSON_AddNullToObject(json, "sass");
     tool_print_json(json);
 }
 
@@ -197,9 +217,12 @@ static tool_exit run_inspect(const command *self, int argc, char **argv)
         free(in);
         return tool_fail(self, TOOL_FAILED, "%s", err.message);
     }
-    if (!args.no_assemble) code = assemble(self, in);
-    else code = TOOL_OK;
-    if (args.json) print_json(in);
+    if (!args.no_assemble)
+        code = assemble(self, in);
+    else
+        code = TOOL_OK;
+    if (args.json)
+        print_json(in);
     else {
         print_launch(in);
         print_elements(in);
@@ -211,15 +234,25 @@ static tool_exit run_inspect(const command *self, int argc, char **argv)
 }
 
 static const option options[] = {
-    {.name = "--json", .kind = OPTION_FLAG, .offset = offsetof(inspect_arguments, json), .help = "the same numbers as JSON"},
-    {.name = "--sass", .kind = OPTION_FLAG, .offset = offsetof(inspect_arguments, sass), .help = "every mnemonic of the machine code, not only the most frequent"},
-    {.name = "--no-assemble", .kind = OPTION_FLAG, .offset = offsetof(inspect_arguments, no_assemble), .help = "count the PTX only; needs no ptxas"},
+    {.name = "--json",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(inspect_arguments, json),
+     .help = "the same numbers as JSON"},
+    {.name = "--sass",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(inspect_arguments, sass),
+     .help = "every mnemonic of the machine code, not only the most frequent"},
+    {.name = "--no-assemble",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(inspect_arguments, no_assemble),
+     .help = "count the PTX only; needs no ptxas"},
 };
 
 const command command_inspect = {
     .name = "inspect",
     .arguments = "SPEC [--json] [--sass] [--no-assemble]",
-    .summary = "count a decode kernel's instructions by region and element; show registers, shared memory and machine code",
+    .summary =
+        "count a decode kernel's instructions by region and element; show registers, shared memory and machine code",
     .example = "foscar inspect sm_90a-k2t128-v2t128-d128-h8-p64",
     .options = options,
     .option_count = sizeof options / sizeof *options,

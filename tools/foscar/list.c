@@ -27,8 +27,9 @@ static void add_number(int *values, int *count, int room, int value)
 
 static bool same_line(const config *a, const config *b)
 {
-    return a->target == b->target && a->k.codes == b->k.codes && a->k.direction == b->k.direction && a->k.group == b->k.group &&
-           a->v.codes == b->v.codes && a->v.direction == b->v.direction && a->v.group == b->v.group && a->head_dim == b->head_dim;
+    return a->target == b->target && a->k.codes == b->k.codes && a->k.direction == b->k.direction &&
+           a->k.group == b->k.group && a->v.codes == b->v.codes && a->v.direction == b->v.direction &&
+           a->v.group == b->v.group && a->head_dim == b->head_dim;
 }
 
 static int collect_lines(list_line *lines)
@@ -51,7 +52,8 @@ static int collect_lines(list_line *lines)
 static void print_scheme(const scheme *s)
 {
     char text[32];
-    snprintf(text, sizeof text, "%d-bit %s %d", s->codes->bits, s->direction == GROUP_TOKEN_WISE ? "token" : "channel", s->group);
+    snprintf(text, sizeof text, "%d-bit %s %d", s->codes->bits, s->direction == GROUP_TOKEN_WISE ? "token" : "channel",
+             s->group);
     printf("%-17s", text);
 }
 
@@ -60,7 +62,8 @@ static void print_set(const int *values, int count, bool types, int width)
 {
     for (int i = 0; i < count; i++) {
         const char *comma = i > 0 ? "," : "";
-        width -= types ? printf("%s%s", comma, number_info((number_type)values[i])->name) : printf("%s%d", comma, values[i]);
+        width -=
+            types ? printf("%s%s", comma, number_info((number_type)values[i])->name) : printf("%s%d", comma, values[i]);
     }
     printf("%*s", width > 0 ? width : 0, "");
 }
@@ -69,7 +72,8 @@ static void print_table(void)
 {
     list_line *lines = tool_allocate((size_t)registry_size() * sizeof *lines);
     int count = collect_lines(lines);
-    printf("%-8s%-17s%-17s%-5s%-29s%-12s%-10s%s\n", "target", "K", "V", "d", "query heads per KV head", "page", "Q", "out");
+    printf("%-8s%-17s%-17s%-5s%-29s%-12s%-10s%s\n", "target", "K", "V", "d", "query heads per KV head", "page", "Q",
+           "out");
     for (int i = 0; i < count; i++) {
         const config *cfg = &lines[i].first;
         printf("%-8s", cfg->target->name);
@@ -82,7 +86,8 @@ static void print_table(void)
         print_set(lines[i].o_types, lines[i].o_count, true, 0);
         printf("\n");
     }
-    printf("\nK and V: bits, direction and size of a group; page: tokens. This is the tested grid of %d specs ('foscar list --specs'); every other\n"
+    printf("\nK and V: bits, direction and size of a group; page: tokens. This is the tested grid of %d specs ('foscar "
+           "list --specs'); every other\n"
            "number of query heads from 1 to 16 and every pair of types is made too.\n",
            registry_size());
     free(lines);
@@ -122,16 +127,24 @@ static tool_exit run_list(const command *self, int argc, char **argv)
         char spec[CONFIG_SPEC_MAX];
         registry_config(i, &cfg);
         config_format(&cfg, spec);
-        if (args.json) cJSON_AddItemToArray(rows, spec_json(&cfg));
-        else puts(spec);
+        if (args.json)
+            cJSON_AddItemToArray(rows, spec_json(&cfg));
+        else
+            puts(spec);
     }
     if (args.json) tool_print_json(rows);
     return TOOL_OK;
 }
 
 static const option options[] = {
-    {.name = "--specs", .kind = OPTION_FLAG, .offset = offsetof(list_arguments, specs), .help = "every spec of the grid, one a line"},
-    {.name = "--json", .kind = OPTION_FLAG, .offset = offsetof(list_arguments, json), .help = "every spec of the grid with its numbers, as JSON"},
+    {.name = "--specs",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(list_arguments, specs),
+     .help = "every spec of the grid, one a line"},
+    {.name = "--json",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(list_arguments, json),
+     .help = "every spec of the grid with its numbers, as JSON"},
 };
 
 const command command_list = {

@@ -10,8 +10,9 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *out)
 {
-    fprintf(out, "foscar %s: decode attention over 2- and 4-bit KV caches, by kernels generated for exactly one case\n\n"
-                 "usage: foscar COMMAND [ARGUMENTS]     foscar COMMAND --help     foscar --version\n\n",
+    fprintf(out,
+            "foscar %s: decode attention over 2- and 4-bit KV caches, by kernels generated for exactly one case\n\n"
+            "usage: foscar COMMAND [ARGUMENTS]     foscar COMMAND --help     foscar --version\n\n",
             foscar_version());
     for (int i = 0; i < COMMANDS; i++) {
         const char *end = strchr(commands[i]->summary, '\n');

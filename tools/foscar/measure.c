@@ -16,10 +16,13 @@ extern const char foscar_bench_kernels_cu[];
 
 enum { FILL_THREADS = 256, READ_THREADS = 512, SAMPLES = 4, GRAPH_LIMIT_US = 400 };
 
-static void launch(bench_device *d, const char *entry, uint32_t blocks, uint32_t threads, uint32_t shared, void **parameters)
+static void launch(bench_device *d, const char *entry, uint32_t blocks, uint32_t threads, uint32_t shared,
+                   void **parameters)
 {
     const uint32_t grid[3] = {blocks, 1, 1}, block[3] = {threads, 1, 1};
-    if (!d->g.failed) gpu_ok(&d->g, toolkit_program_launch(d->program, entry, grid, block, shared, parameters, d->g.stream, &d->g.error));
+    if (!d->g.failed)
+        gpu_ok(&d->g,
+               toolkit_program_launch(d->program, entry, grid, block, shared, parameters, d->g.stream, &d->g.error));
 }
 
 static void read_by_loads(bench_device *d, void *data, uint64_t bytes, uint32_t blocks)
@@ -39,7 +42,9 @@ bool bench_device_init(bench_device *d, foscar_runtime *runtime, uint64_t seed, 
     *d = (bench_device){.seed = seed, .repeats = repeats, .info = {.struct_size = sizeof d->info}};
     if (!gpu_init(&d->g, runtime)) return false;
     gpu_ok(&d->g, foscar_device_describe(runtime, 0, &d->info, &d->g.error));
-    if (!d->g.failed) gpu_ok(&d->g, toolkit_program_build(runtime, "bench_kernels.cu", foscar_bench_kernels_cu, NULL, 0, &d->program, &d->g.error));
+    if (!d->g.failed)
+        gpu_ok(&d->g, toolkit_program_build(runtime, "bench_kernels.cu", foscar_bench_kernels_cu, NULL, 0, &d->program,
+                                            &d->g.error));
     uint64_t least = (uint64_t)256 << 20, wanted = 4 * (uint64_t)d->info.l2_bytes;
     d->flush_bytes = (wanted > least ? wanted : least) & ~(uint64_t)15;
     d->flush = gpu_buffer(&d->g, d->flush_bytes);
@@ -86,12 +91,14 @@ static void timer_destroy(bench_device *d, timer *t)
 
 static void timer_begin(bench_device *d, timer *t)
 {
-    if (!d->g.failed) gpu_ok(&d->g, toolkit_event_record(d->g.runtime, t->begin[t->recorded], d->g.stream, &d->g.error));
+    if (!d->g.failed)
+        gpu_ok(&d->g, toolkit_event_record(d->g.runtime, t->begin[t->recorded], d->g.stream, &d->g.error));
 }
 
 static void timer_end(bench_device *d, timer *t)
 {
-    if (!d->g.failed) gpu_ok(&d->g, toolkit_event_record(d->g.runtime, t->end[t->recorded++], d->g.stream, &d->g.error));
+    if (!d->g.failed)
+        gpu_ok(&d->g, toolkit_event_record(d->g.runtime, t->end[t->recorded++], d->g.stream, &d->g.error));
 }
 
 static int by_size(const void *a, const void *b)
@@ -138,7 +145,8 @@ static double time_bulk(bench_device *d, void *data, uint64_t bytes)
     timer *t = timer_create(d, CEILING_REPEATS);
     for (int i = 0; i < t->count; i++) {
         timer_begin(d, t);
-        launch(d, "read_bulk", (uint32_t)d->info.sm_count, 32, chunk_bytes * stages, (void *[]){&data, &chunks, &chunk_bytes, &stages});
+        launch(d, "read_bulk", (uint32_t)d->info.sm_count, 32, chunk_bytes * stages,
+               (void *[]){&data, &chunks, &chunk_bytes, &stages});
         timer_end(d, t);
     }
     double median = timer_read(d, t);
@@ -149,7 +157,8 @@ static double time_bulk(bench_device *d, void *data, uint64_t bytes)
 bool measure_ceiling(bench_device *d, read_ceiling *out)
 {
     int buffers = d->g.count;
-    uint64_t wanted = (uint64_t)4 << 30, quarter = d->info.memory_bytes / 4, bytes = (wanted < quarter ? wanted : quarter) & ~(uint64_t)15;
+    uint64_t wanted = (uint64_t)4 << 30, quarter = d->info.memory_bytes / 4,
+             bytes = (wanted < quarter ? wanted : quarter) & ~(uint64_t)15;
     void *data = gpu_buffer(&d->g, bytes);
     fill_bits(d, data, bytes);
     *out = (read_ceiling){0, 0};
@@ -164,19 +173,24 @@ bool measure_ceiling(bench_device *d, read_ceiling *out)
 
 static void fill_metadata(bench_device *d, const bench_pool *pool, uint32_t offset, int bits, uint64_t seed)
 {
-    uint64_t pages = (uint64_t)pool->pages * (uint64_t)pool->kv_heads, page_bytes = fragment_page_layout(&pool->cfg).bytes, at = offset;
+    uint64_t pages = (uint64_t)pool->pages * (uint64_t)pool->kv_heads,
+             page_bytes = fragment_page_layout(&pool->cfg).bytes, at = offset;
     uint32_t tokens = (uint32_t)pool->cfg.page_tokens;
     double codes = 1 << bits;
-    float scale = (float)(1 / sqrt((codes * codes - 1) / 12)), middle = (float)((codes - 1) / 2); /* variance 1 for uniform codes */
+    float scale = (float)(1 / sqrt((codes * codes - 1) / 12)),
+          middle = (float)((codes - 1) / 2); /* variance 1 for uniform codes */
     void *data = pool->data;
-    launch(d, "fill_metadata", (uint32_t)d->info.sm_count * 8, FILL_THREADS, 0, (void *[]){&data, &pages, &page_bytes, &at, &tokens, &scale, &middle, &seed});
+    launch(d, "fill_metadata", (uint32_t)d->info.sm_count * 8, FILL_THREADS, 0,
+           (void *[]){&data, &pages, &page_bytes, &at, &tokens, &scale, &middle, &seed});
 }
 
-bool bench_pool_make(bench_device *d, const config *cfg, foscar_kernel *kernel, int kv_heads, int32_t pages, bench_pool *out)
+bool bench_pool_make(bench_device *d, const config *cfg, foscar_kernel *kernel, int kv_heads, int32_t pages,
+                     bench_pool *out)
 {
     page_layout page = fragment_page_layout(cfg);
     uint64_t bytes = (uint64_t)page.bytes * (uint64_t)pages * (uint64_t)kv_heads;
-    *out = (bench_pool){.cfg = *cfg, .kernel = kernel, .kv_heads = kv_heads, .pages = pages, .data = gpu_buffer(&d->g, bytes)};
+    *out = (bench_pool){
+        .cfg = *cfg, .kernel = kernel, .kv_heads = kv_heads, .pages = pages, .data = gpu_buffer(&d->g, bytes)};
     fill_bits(d, out->data, bytes);
     fill_metadata(d, out, page.k_metadata, cfg->k.codes->bits, d->seed + 1);
     fill_metadata(d, out, page.v_metadata, cfg->v.codes->bits, d->seed + 2);
@@ -229,8 +243,8 @@ static bool setup(bench_case *c, int batch, const int32_t *lengths)
 typedef struct sample {
     const bench_case *c;
     int sequence, head;
-    uint8_t *pages; /* of the sequence and head, back to back */
-    const float *out; /* of the whole case */
+    uint8_t *pages;          /* of the sequence and head, back to back */
+    const float *out;        /* of the whole case */
     double difference, size; /* squares */
     bool failed;
 } sample;
@@ -254,14 +268,17 @@ static void compare_sample(void *context, int64_t index)
     sample *s = (sample *)context + index;
     const config *cfg = &s->c->pool->cfg;
     int tokens = s->c->pages.lengths[s->sequence], dim = cfg->head_dim;
-    size_t count = (size_t)tokens * (size_t)dim, rows = (size_t)cfg->heads * (size_t)dim, at = (size_t)s->sequence * s->c->row + (size_t)s->head * rows;
+    size_t count = (size_t)tokens * (size_t)dim, rows = (size_t)cfg->heads * (size_t)dim,
+           at = (size_t)s->sequence * s->c->row + (size_t)s->head * rows;
     int32_t *identity = tool_allocate((size_t)(paging_count(&s->c->pages, s->sequence) + 1) * sizeof *identity);
     for (int32_t i = 0; i < paging_count(&s->c->pages, s->sequence); i++) identity[i] = i;
-    reference_cache cache = {.cfg = cfg, .pages = s->pages, .page_stride = fragment_page_layout(cfg).bytes, .page_table = identity};
+    reference_cache cache = {
+        .cfg = cfg, .pages = s->pages, .page_stride = fragment_page_layout(cfg).bytes, .page_table = identity};
     float *q = tool_allocate((2 * count + rows) * sizeof *q), *k = q + rows, *v = k + count;
     double *want = tool_allocate(rows * sizeof *want);
     reference_read(cfg->q_type, s->c->q + at, rows, q);
-    s->failed = !reference_gather(&cache, 0, 0, tokens, k, v) || !reference_attention(k, v, tokens, dim, q, cfg->heads, 1 / sqrt(dim), want, NULL);
+    s->failed = !reference_gather(&cache, 0, 0, tokens, k, v) ||
+                !reference_attention(k, v, tokens, dim, q, cfg->heads, 1 / sqrt(dim), want, NULL);
     for (size_t i = 0; i < rows; i++) {
         s->difference += ((double)s->out[at + i] - want[i]) * ((double)s->out[at + i] - want[i]);
         s->size += want[i] * want[i];
@@ -286,7 +303,10 @@ static double sampled_error(bench_case *c)
     reference_read(cfg->o_type, raw, count, out);
     for (int i = 0; i < SAMPLES; i++) {
         uint64_t bits = random_bits(c->d->seed + 5, (uint64_t)i);
-        samples[i] = (sample){.c = c, .sequence = (int)((bits >> 32) % (uint64_t)c->pages.batch), .head = (int)((bits & 0xffff) % (uint64_t)c->pool->kv_heads), .out = out};
+        samples[i] = (sample){.c = c,
+                              .sequence = (int)((bits >> 32) % (uint64_t)c->pages.batch),
+                              .head = (int)((bits & 0xffff) % (uint64_t)c->pool->kv_heads),
+                              .out = out};
         download_pages(c, &samples[i]);
     }
     if (!g->failed) parallel_for(SAMPLES, compare_sample, samples);
@@ -320,8 +340,10 @@ static timer *time_decode(bench_case *c, void *graph)
     for (int i = 0; i < t->count; i++) {
         read_by_loads(d, d->flush, d->flush_bytes, (uint32_t)d->info.sm_count * 2);
         timer_begin(d, t);
-        if (graph == NULL) decode(c);
-        else if (!d->g.failed) gpu_ok(&d->g, toolkit_graph_launch(d->g.runtime, graph, d->g.stream, &d->g.error));
+        if (graph == NULL)
+            decode(c);
+        else if (!d->g.failed)
+            gpu_ok(&d->g, toolkit_graph_launch(d->g.runtime, graph, d->g.stream, &d->g.error));
         timer_end(d, t);
     }
     timer_read(d, t);

@@ -9,7 +9,7 @@ enum { MEASURE_REPEATS_MAX = 1000 };
 
 /* What all measurements share. */
 typedef struct bench_device {
-    gpu g; /* its first buffers are kept to the end, those of a case are freed with it */
+    gpu g;                    /* its first buffers are kept to the end, those of a case are freed with it */
     toolkit_program *program; /* bench_kernels.cu */
     foscar_device_info info;
     void *flush; /* larger than four times the L2; reading it leaves the L2 full of clean lines of no use */
@@ -19,7 +19,8 @@ typedef struct bench_device {
     int repeats;
 } bench_device;
 
-bool bench_device_init(bench_device *d, foscar_runtime *runtime, uint64_t seed, int repeats); /* on failure d->g.error says why */
+bool bench_device_init(bench_device *d, foscar_runtime *runtime, uint64_t seed,
+                       int repeats); /* on failure d->g.error says why */
 void bench_device_finish(bench_device *d);
 
 /* Bytes per second of reading several GB: the best of a few launch shapes. */
@@ -39,14 +40,16 @@ typedef struct bench_pool {
     void *data; /* a buffer of the session */
 } bench_pool;
 
-bool bench_pool_make(bench_device *d, const config *cfg, foscar_kernel *kernel, int kv_heads, int32_t pages, bench_pool *out);
+bool bench_pool_make(bench_device *d, const config *cfg, foscar_kernel *kernel, int kv_heads, int32_t pages,
+                     bench_pool *out);
 
 typedef struct bench_result {
     double median, least, p90; /* microseconds of one decode launch, merge included */
-    double launch_median, graph_median; /* plain launches; replays of a captured graph (0: not measured). median is the smaller */
-    int64_t stored_bytes;      /* that a launch must read: codes and metadata of all tokens */
-    int64_t bf16_bytes;        /* that the same tokens take in bf16 */
-    double error;              /* relative, of sampled sequences and heads, against float64 attention over their dequantised pages */
+    double launch_median,
+        graph_median;     /* plain launches; replays of a captured graph (0: not measured). median is the smaller */
+    int64_t stored_bytes; /* that a launch must read: codes and metadata of all tokens */
+    int64_t bf16_bytes;   /* that the same tokens take in bf16 */
+    double error; /* relative, of sampled sequences and heads, against float64 attention over their dequantised pages */
 } bench_result;
 
 /* lengths [batch]; random pages of the pool, random Q. */

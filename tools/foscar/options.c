@@ -20,10 +20,12 @@ void command_help(const command *c, FILE *out)
     for (int i = 0; i < c->option_count; i++) {
         const option *o = &c->options[i];
         char left[96];
-        snprintf(left, sizeof left, "%s%s%s%s%s", o->alias != NULL ? o->alias : "", o->alias != NULL ? ", " : "", o->name,
-                 o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
-        if (strlen(left) > 26) fprintf(out, "  %s\n  %-28s%s\n", left, "", o->help);
-        else fprintf(out, "  %-28s%s\n", left, o->help);
+        snprintf(left, sizeof left, "%s%s%s%s%s", o->alias != NULL ? o->alias : "", o->alias != NULL ? ", " : "",
+                 o->name, o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+        if (strlen(left) > 26)
+            fprintf(out, "  %s\n  %-28s%s\n", left, "", o->help);
+        else
+            fprintf(out, "  %-28s%s\n", left, o->help);
     }
     fprintf(out, "\nexample:\n  %s\n\nexit codes:\n", c->example);
 #define EXIT(name, number, meaning) fprintf(out, "  %d  %s\n", number, meaning);
@@ -45,14 +47,18 @@ tool_exit tool_fail(const command *c, tool_exit code, const char *format, ...)
 tool_exit tool_exit_of(foscar_status status)
 {
     switch (status) {
-    case FOSCAR_OK: return TOOL_OK;
-    case FOSCAR_INVALID_SPEC: return TOOL_USAGE;
+    case FOSCAR_OK:
+        return TOOL_OK;
+    case FOSCAR_INVALID_SPEC:
+        return TOOL_USAGE;
     case FOSCAR_NO_DRIVER:
     case FOSCAR_NO_DEVICE:
     case FOSCAR_WRONG_DEVICE:
     case FOSCAR_NO_ASSEMBLER:
-    case FOSCAR_NO_NVRTC: return TOOL_ENVIRONMENT;
-    default: return TOOL_FAILED;
+    case FOSCAR_NO_NVRTC:
+        return TOOL_ENVIRONMENT;
+    default:
+        return TOOL_FAILED;
     }
 }
 
@@ -88,7 +94,8 @@ static bool set_number(const command *c, const option *o, const char *text, int6
         *out = number;
         return true;
     }
-    tool_fail(c, TOOL_USAGE, "option %s: '%s' is not a number from %lld to %lld", o->name, text, (long long)o->minimum, (long long)o->maximum);
+    tool_fail(c, TOOL_USAGE, "option %s: '%s' is not a number from %lld to %lld", o->name, text, (long long)o->minimum,
+              (long long)o->maximum);
     return false;
 }
 
@@ -112,10 +119,16 @@ static bool set_option(const command *c, const option *o, const char *text, void
 {
     char *at = (char *)arguments + o->offset;
     switch (o->kind) {
-    case OPTION_FLAG: *(bool *)at = true; return true;
-    case OPTION_NUMBER: return set_number(c, o, text, (int64_t *)(void *)at);
-    case OPTION_TEXT: *(const char **)(void *)at = text; return true;
-    case OPTION_CHOICE: return set_choice(c, o, text, (int *)(void *)at);
+    case OPTION_FLAG:
+        *(bool *)at = true;
+        return true;
+    case OPTION_NUMBER:
+        return set_number(c, o, text, (int64_t *)(void *)at);
+    case OPTION_TEXT:
+        *(const char **)(void *)at = text;
+        return true;
+    case OPTION_CHOICE:
+        return set_choice(c, o, text, (int *)(void *)at);
     }
     return false;
 }
@@ -149,7 +162,8 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
         const char *text = equals != NULL ? equals + 1 : NULL;
         if (o->kind != OPTION_FLAG && text == NULL && i + 1 < argc) text = argv[++i];
         if ((o->kind == OPTION_FLAG) != (text == NULL)) {
-            tool_fail(c, TOOL_USAGE, o->kind == OPTION_FLAG ? "option %s takes no value" : "option %s needs a value", o->name);
+            tool_fail(c, TOOL_USAGE, o->kind == OPTION_FLAG ? "option %s takes no value" : "option %s needs a value",
+                      o->name);
             return false;
         }
         if (!set_option(c, o, text, arguments)) return false;
@@ -171,7 +185,8 @@ bool tool_write_file(const command *c, const char *path, const void *data, size_
 {
     char temporary[4096];
     struct stat info;
-    bool regular = lstat(path, &info) != 0 || S_ISREG(info.st_mode); /* /dev/stdout and the like are written to, not replaced */
+    bool regular =
+        lstat(path, &info) != 0 || S_ISREG(info.st_mode); /* /dev/stdout and the like are written to, not replaced */
     if (snprintf(temporary, sizeof temporary, regular ? "%s.XXXXXX" : "%s", path) >= (int)sizeof temporary) {
         tool_fail(c, TOOL_FAILED, "the path %.60s... is too long", path);
         return false;

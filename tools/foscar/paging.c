@@ -32,7 +32,8 @@ static void make_rows(paging *out, int batch, const int32_t *lengths, int page_t
         if (paging_count(out, b) > longest) longest = paging_count(out, b);
     out->table_stride = csr ? 0 : longest + 1;
     out->indptr = tool_allocate((size_t)(batch + 1) * sizeof *out->indptr);
-    for (int b = 0; b < batch; b++) out->indptr[b + 1] = out->indptr[b] + (csr ? paging_count(out, b) : out->table_stride);
+    for (int b = 0; b < batch; b++)
+        out->indptr[b + 1] = out->indptr[b] + (csr ? paging_count(out, b) : out->table_stride);
     out->entries = out->indptr[batch];
     out->table = tool_allocate((size_t)(out->entries + 1) * sizeof *out->table);
     for (int64_t i = 0; i <= out->entries; i++) out->table[i] = NEVER_LOOKED_UP;
@@ -61,7 +62,8 @@ void paging_share(paging *out, const paging *owner, int batch, const int32_t *le
     make_rows(out, batch, lengths, owner->page_tokens, csr);
     out->pages = owner->pages;
     for (int b = 0; b < batch; b++)
-        for (int32_t i = 0; i < paging_count(out, b); i++) out->table[out->indptr[b] + i] = owner->table[owner->indptr[0] + i];
+        for (int32_t i = 0; i < paging_count(out, b); i++)
+            out->table[out->indptr[b] + i] = owner->table[owner->indptr[0] + i];
 }
 
 void paging_finish(paging *p)

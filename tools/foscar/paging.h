@@ -16,15 +16,17 @@ typedef struct paging {
     int32_t pages;    /* of the pool: those of the table and a few that no sequence owns */
 } paging;
 
-/* Every sequence gets pages of its own, at random places of a pool of `pool` pages, or of as many as are needed and a few more if that is larger. */
-void paging_make(paging *out, int batch, const int32_t *lengths, int page_tokens, bool csr, int32_t pool, uint64_t seed);
+/* Every sequence gets pages of its own, at random places of a pool of `pool` pages, or of as many as are needed and a
+ * few more if that is larger. */
+void paging_make(paging *out, int batch, const int32_t *lengths, int page_tokens, bool csr, int32_t pool,
+                 uint64_t seed);
 
 /* Sequences that all begin with the first pages of sequence 0 of another table. */
 void paging_share(paging *out, const paging *owner, int batch, const int32_t *lengths, bool csr);
 
 void paging_finish(paging *p); /* a zeroed struct is fine */
 
-int64_t paging_tokens(const paging *p); /* sum of the lengths */
+int64_t paging_tokens(const paging *p);              /* sum of the lengths */
 int32_t paging_count(const paging *p, int sequence); /* pages of a sequence */
 
 #endif

@@ -66,7 +66,8 @@ static void fill_item(void *context, int64_t i)
     free(q);
 }
 
-void problem_random(problem *out, const config *cfg, reference_data kind, int batch, const int32_t *lengths, int kv_heads, bool csr, uint64_t seed)
+void problem_random(problem *out, const config *cfg, reference_data kind, int batch, const int32_t *lengths,
+                    int kv_heads, bool csr, uint64_t seed)
 {
     *out = (problem){.cfg = *cfg, .batch = batch, .kv_heads = kv_heads, .scale = 1 / sqrt(cfg->head_dim)};
     paging_make(&out->streams, batch, lengths, cfg->page_tokens, csr, 0, seed);
@@ -85,25 +86,31 @@ typedef struct input {
 static bool find_tensors(const safetensors *file, input *in, gen_error *err)
 {
     static const char numbers[] = "BF16 F16 F32";
-    return safetensors_find(file, "q", 3, numbers, &in->q, err) && safetensors_find(file, "lengths", 1, "I32", &in->lengths, err) &&
+    return safetensors_find(file, "q", 3, numbers, &in->q, err) &&
+           safetensors_find(file, "lengths", 1, "I32", &in->lengths, err) &&
            safetensors_find(file, "k", 3, numbers, &in->k, err) && safetensors_find(file, "v", 3, numbers, &in->v, err);
 }
 
 static bool check_shapes(const input *in, const config *cfg, gen_error *err)
 {
-    int64_t batch = in->q.shape[0], heads = in->q.shape[1], dim = in->q.shape[2], tokens = in->k.shape[0], kv_heads = in->k.shape[1];
+    int64_t batch = in->q.shape[0], heads = in->q.shape[1], dim = in->q.shape[2], tokens = in->k.shape[0],
+            kv_heads = in->k.shape[1];
     if (memcmp(in->k.shape, in->v.shape, sizeof in->k.shape) != 0 || in->k.shape[2] != dim)
         return gen_fail(err, "the shapes of tensors 'k' and 'v' differ, or their last dimension is not that of 'q'");
     if (in->lengths.shape[0] != batch || batch > 65535 || kv_heads > 65535 || heads % kv_heads != 0)
-        return gen_fail(err, "tensor 'lengths' must have one entry a row of 'q', and the heads of 'k' must divide those of 'q'");
+        return gen_fail(
+            err, "tensor 'lengths' must have one entry a row of 'q', and the heads of 'k' must divide those of 'q'");
     if (dim != cfg->head_dim || heads / kv_heads != cfg->heads)
-        return gen_fail(err, "the file has %lld query heads over %lld KV heads of %lld channels; that takes a spec with d%lld and h%lld", (long long)heads,
-                        (long long)kv_heads, (long long)dim, (long long)dim, (long long)(heads / kv_heads));
+        return gen_fail(
+            err,
+            "the file has %lld query heads over %lld KV heads of %lld channels; that takes a spec with d%lld and h%lld",
+            (long long)heads, (long long)kv_heads, (long long)dim, (long long)dim, (long long)(heads / kv_heads));
     for (int64_t b = 0; b < batch; b++) {
         int32_t length;
         memcpy(&length, (const char *)in->lengths.data + b * 4, sizeof length);
         if (length < 0 || length > tokens)
-            return gen_fail(err, "tensor 'lengths': entry %lld is %d, outside 0 .. %lld, the tokens of 'k'", (long long)b, (int)length, (long long)tokens);
+            return gen_fail(err, "tensor 'lengths': entry %lld is %d, outside 0 .. %lld, the tokens of 'k'",
+                            (long long)b, (int)length, (long long)tokens);
     }
     return true;
 }
@@ -111,7 +118,9 @@ static bool check_shapes(const input *in, const config *cfg, gen_error *err)
 /* Any number type of a file into Q's type. */
 static void convert(const config *cfg, const tensor *t, uint16_t *out)
 {
-    number_type type = strcmp(t->type, "F32") == 0 ? NUMBER_F32 : strcmp(t->type, "F16") == 0 ? NUMBER_F16 : NUMBER_BF16;
+    number_type type = strcmp(t->type, "F32") == 0   ? NUMBER_F32
+                       : strcmp(t->type, "F16") == 0 ? NUMBER_F16
+                                                     : NUMBER_BF16;
     size_t bytes = (size_t)number_info(type)->bytes, count = (size_t)t->elements;
     if (type == cfg->q_type) {
         memcpy(out, t->data, count * bytes);
@@ -170,7 +179,8 @@ float *problem_gather(const problem *p, const uint16_t *rows, int stream, int he
     size_t dim = (size_t)p->cfg.head_dim;
     float *out = tool_allocate((size_t)tokens * dim * sizeof *out);
     for (int t = 0; t < tokens; t++)
-        reference_read(p->cfg.q_type, rows + (size_t)(p->first[stream] + t) * kv_row(p) + (size_t)head * dim, dim, out + (size_t)t * dim);
+        reference_read(p->cfg.q_type, rows + (size_t)(p->first[stream] + t) * kv_row(p) + (size_t)head * dim, dim,
+                       out + (size_t)t * dim);
     return out;
 }
 

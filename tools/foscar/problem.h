@@ -6,8 +6,8 @@
 #include "paging.h"
 #include "reference.h"
 
-/* Tokens come in streams, which are appended to the cache; sequences, which are decoded, read them: each its own, or all of them the
-   beginnings of one shared stream. */
+/* Tokens come in streams, which are appended to the cache; sequences, which are decoded, read them: each its own, or
+   all of them the beginnings of one shared stream. */
 typedef struct problem {
     config cfg;
     int batch, kv_heads;
@@ -15,16 +15,17 @@ typedef struct problem {
     bool shared;    /* one stream for all sequences */
     paging streams; /* of what is appended */
     paging sequences;
-    int64_t *first; /* [streams.batch + 1], first row of each stream in k and v */
-    uint16_t *q;    /* [batch, kv_heads * heads, head_dim], Q's type */
+    int64_t *first;  /* [streams.batch + 1], first row of each stream in k and v */
+    uint16_t *q;     /* [batch, kv_heads * heads, head_dim], Q's type */
     uint16_t *k, *v; /* [tokens, kv_heads, head_dim], Q's type */
 } problem;
 
 /* Random data of one kind; lengths [batch]. */
-void problem_random(problem *out, const config *cfg, reference_data kind, int batch, const int32_t *lengths, int kv_heads, bool csr, uint64_t seed);
+void problem_random(problem *out, const config *cfg, reference_data kind, int batch, const int32_t *lengths,
+                    int kv_heads, bool csr, uint64_t seed);
 
-/* A safetensors file: q [B, heads, d], lengths [B] int32, k and v [T, kv_heads, d]; all sequences share the pages of one token stream.
-   On failure *out is zeroed; err names the tensor, or the spec that would fit. */
+/* A safetensors file: q [B, heads, d], lengths [B] int32, k and v [T, kv_heads, d]; all sequences share the pages of
+   one token stream. On failure *out is zeroed; err names the tensor, or the spec that would fit. */
 bool problem_read(problem *out, const config *cfg, const char *path, bool csr, uint64_t seed, gen_error *err);
 
 void problem_finish(problem *p); /* a zeroed struct is fine */

@@ -37,7 +37,9 @@ bool safetensors_open(const char *path, safetensors *out, gen_error *err)
     char *data = read_all(path, &size, err);
     if (data == NULL) return false;
     for (size_t i = 0; i < 8 && i < size; i++) header |= (uint64_t)(unsigned char)data[i] << (8 * i);
-    cJSON *json = size >= 8 && header <= size - 8 && header <= HEADER_LIMIT ? cJSON_ParseWithLength(data + 8, (size_t)header) : NULL;
+    cJSON *json = size >= 8 && header <= size - 8 && header <= HEADER_LIMIT
+                      ? cJSON_ParseWithLength(data + 8, (size_t)header)
+                      : NULL;
     if (!cJSON_IsObject(json)) {
         cJSON_Delete(json);
         free(data);
@@ -56,7 +58,8 @@ void safetensors_close(safetensors *file)
 
 const char *safetensors_metadata(const safetensors *file, const char *key)
 {
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__"), key));
+    return cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__"), key));
 }
 
 static bool is_word_of(const char *word, const char *list)
@@ -86,14 +89,17 @@ static int64_t whole_number(const cJSON *array, int index)
     return value >= 0 && value <= 9e15 && value == (double)(int64_t)value ? (int64_t)value : -1;
 }
 
-bool safetensors_find(const safetensors *file, const char *name, int dimensions, const char *types, tensor *out, gen_error *err)
+bool safetensors_find(const safetensors *file, const char *name, int dimensions, const char *types, tensor *out,
+                      gen_error *err)
 {
     const cJSON *entry = cJSON_GetObjectItemCaseSensitive(file->header, name);
-    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape"), *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape"),
+                *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "dtype"));
     memset(out, 0, sizeof *out);
     if (entry == NULL) return gen_fail(err, "the file has no tensor '%s'", name);
-    if (type == NULL || !is_word_of(type, types)) return gen_fail(err, "tensor '%s' is of type %s; allowed are %s", name, type != NULL ? type : "none", types);
+    if (type == NULL || !is_word_of(type, types))
+        return gen_fail(err, "tensor '%s' is of type %s; allowed are %s", name, type != NULL ? type : "none", types);
     snprintf(out->type, sizeof out->type, "%s", type);
     out->dimensions = cJSON_GetArraySize(shape);
     if (out->dimensions != dimensions || dimensions > TENSOR_DIMENSIONS_MAX)

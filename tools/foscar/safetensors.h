@@ -11,7 +11,7 @@
 #include "error.h"
 
 typedef struct safetensors {
-    char *data;    /* the whole file */
+    char *data;          /* the whole file */
     size_t begin, bytes; /* of the tensors' data in it: offset, length */
     cJSON *header;
 } safetensors;
@@ -31,7 +31,8 @@ typedef struct tensor {
 } tensor;
 
 /* Finds a tensor that has `dimensions` dimensions and one of the types in the space-separated list. */
-bool safetensors_find(const safetensors *file, const char *name, int dimensions, const char *types, tensor *out, gen_error *err);
+bool safetensors_find(const safetensors *file, const char *name, int dimensions, const char *types, tensor *out,
+                      gen_error *err);
 
 /* A string of the file's metadata, or NULL. */
 const char *safetensors_metadata(const safetensors *file, const char *key);

@@ -14,10 +14,11 @@
 bool sass_find_disassembler(char *path, size_t size)
 {
     static const search_place places[] = {
-        {"FOSCAR_NVDISASM", ""}, {"CUDA_HOME", "/bin/nvdisasm"},           {"CUDA_PATH", "/bin/nvdisasm"},
+        {"FOSCAR_NVDISASM", ""}, {"CUDA_HOME", "/bin/nvdisasm"},         {"CUDA_PATH", "/bin/nvdisasm"},
         {"PATH", "/nvdisasm"},   {NULL, "/usr/local/cuda/bin/nvdisasm"},
     };
-    static const char *const wheels[] = {"nvidia/cu13/bin/nvdisasm", "nvidia/cuda_nvdisasm/bin/nvdisasm", "nvidia/cuda_nvcc/bin/nvdisasm"};
+    static const char *const wheels[] = {"nvidia/cu13/bin/nvdisasm", "nvidia/cuda_nvdisasm/bin/nvdisasm",
+                                         "nvidia/cuda_nvcc/bin/nvdisasm"};
     char found[SEARCH_PATH_MAX] = "";
     bool ok = search_places(places, sizeof places / sizeof *places, search_accept_executable, found) ||
               search_wheels(wheels, sizeof wheels / sizeof *wheels, search_accept_executable, found);
@@ -55,7 +56,8 @@ static void count_line(sass_counts *counts, const char *line)
         line += strspn(line, " \t");
     }
     size_t length = 0;
-    while (isupper((unsigned char)line[length]) || isdigit((unsigned char)line[length]) || line[length] == '_') length++;
+    while (isupper((unsigned char)line[length]) || isdigit((unsigned char)line[length]) || line[length] == '_')
+        length++;
     if (length > 0 && !(length == 3 && memcmp(line, "NOP", 3) == 0)) add_mnemonic(counts, line, length);
 }
 

@@ -18,7 +18,8 @@ typedef struct sass_counts {
     sass_row row[SASS_MNEMONICS_MAX];
 } sass_counts;
 
-/* Finds nvdisasm: $FOSCAR_NVDISASM, $CUDA_HOME/bin, $PATH, /usr/local/cuda/bin, Python wheels, ./.deps. path is empty when there is none. */
+/* Finds nvdisasm: $FOSCAR_NVDISASM, $CUDA_HOME/bin, $PATH, /usr/local/cuda/bin, Python wheels, ./.deps. path is empty
+ * when there is none. */
 bool sass_find_disassembler(char *path, size_t size);
 
 /* False when nvdisasm is missing or fails; then reason holds one line. */
