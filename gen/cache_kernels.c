@@ -41,6 +41,8 @@ const char *cache_kernels_source(void)
     return foscar_cache_kernels_cu;
 }
 
+enum { MERGE_WORKERS = 3 /* that a block of the merge kernel looks after */ };
+
 /* Heads that a block of the merge kernel has at most: 64 threads a slice of the chain, four channels a thread. */
 static int merge_heads(const config *cfg)
 {
@@ -68,6 +70,7 @@ int cache_kernels_options(const config *cfg, char options[CACHE_OPTIONS_MAX][CAC
                    {"V_HALVES", (uint32_t)v.halves},
                    {"PARTIAL_BYTES", decode_partial_bytes(cfg)},
                    {"MERGE_HEADS", (uint32_t)merge_heads(cfg)},
+                   {"MERGE_WORKERS", MERGE_WORKERS},
 #define KERNEL(id, name, threads, list) {"THREADS_" #id, threads},
                    CACHE_KERNEL_TABLE(KERNEL)
 #undef KERNEL
@@ -97,7 +100,7 @@ bool cache_kernel_grid(const config *cfg, cache_kernel kernel, const cache_work 
     int64_t x = 0, y = 1, rows = 32 / (cfg->head_dim / 8); /* rows of a warp that appends one token a sequence */
     switch (kernel) {
     case CACHE_MERGE:
-        x = work->workers;
+        x = round_up_divide(work->workers, MERGE_WORKERS);
         y = round_up_divide(cfg->heads, merge_heads(cfg));
         break;
     case CACHE_APPEND_PREFILL:

@@ -4,12 +4,11 @@
 code_place fragment_k_place(const encoding *codes, int head_dim, int token, int channel)
 {
     int i = token % 4, rr = (token / 4) % 8, h = token / 32;
-    int byte = channel % 4, q = (channel % 16) / 4, field = (channel / 16) % codes->fields, g = channel / (16 * codes->fields);
-    int groups = head_dim / (16 * codes->fields); /* words a lane holds of one token */
-    int n = (i * groups + g) * 2 + h;             /* word of a lane, vectors of 4 words are 16 bytes a lane */
+    int byte = channel % 4, q = (channel % 16) / 4, kh = (channel % 32) / 16, step = channel / 32;
+    int vector = (i / codes->fields) * (head_dim / 32) + step; /* the four registers of an operand: 16 bytes a lane */
     code_place place = {
-        .byte = (uint32_t)((n / 4) * 512 + (rr * 4 + q) * 16 + (n % 4) * 4 + byte),
-        .shift = (uint32_t)(field * codes->bits),
+        .byte = (uint32_t)(vector * 512 + (rr * 4 + q) * 16 + (kh * 2 + h) * 4 + byte),
+        .shift = (uint32_t)((i % codes->fields) * codes->bits),
     };
     return place;
 }
@@ -21,6 +20,7 @@ v_fields fragment_v_fields(const encoding *codes, int head_dim)
     left /= f.tiles;
     f.steps = left < 2 ? left : 2;
     f.halves = left / f.steps;
+    f.step_bits = f.steps > 1 && codes->bits == 2 ? codes->bits : 0;
     f.words = tiles * 2 * 4 / codes->fields; /* tiles x steps x registers of a fragment, over the fields of a word */
     return f;
 }
@@ -30,7 +30,7 @@ code_place fragment_v_place(const encoding *codes, int head_dim, int token, int 
     v_fields f = fragment_v_fields(codes, head_dim);
     int mt = channel / 64, w = (channel % 64) / 16, h = (channel % 16) / 8, rr = channel % 8;
     int byte = token % 4, q = (token % 16) / 4, kh = (token % 32) / 16, ks = token / 32;
-    int field = mt % f.tiles + f.tiles * (ks % f.steps + f.steps * (kh % f.halves));
+    int field = ks % f.steps + f.steps * (mt % f.tiles + f.tiles * (kh % f.halves));
     /* word of a lane: (channel tiles left, steps left, halves left, h), the last fastest */
     int n = (((mt / f.tiles) * (2 / f.steps) + ks / f.steps) * (2 / f.halves) + kh / f.halves) * 2 + h;
     int vector = f.words < 4 ? f.words : 4; /* words of one load */

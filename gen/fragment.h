@@ -6,13 +6,13 @@
  *
  * K (first product, A = K: 64 tokens x 32 channels per instruction). Token t of a chunk is row 16*warp + rr + 8*h of the tile i, with
  *   i = t % 4, rr = (t / 4) % 8, h = t / 32.
- * Four neighbouring tokens are thus the four tiles of one thread. One word holds one token: byte = c % 4, lane quad q = (c % 16) / 4,
- * field = (c / 16) % fields, word g = c / (16 * fields).
+ * Four neighbouring tokens are thus the four tiles of one thread, and the fields of a byte: field = i % fields. Channel c is byte c % 4,
+ * quad q = (c % 16) / 4, half kh = (c % 32) / 16, step c / 32. The weight of a field's place is a factor of the token's score.
  *
  * V (second product, A = V transposed: 64 channels x 32 tokens per instruction). Channel c is row 16*w + rr + 8*h of the channel tile mt, with
  *   mt = c / 64, w = (c % 64) / 16, h = (c % 16) / 8, rr = c % 8;
- * token t is byte t % 4, quad q = (t % 16) / 4, half kh = (t % 32) / 16, step ks = t / 32. The fields of a word are first the channel
- * tiles, then (when there are fewer tiles than fields) the steps, then the halves. */
+ * token t is byte t % 4, quad q = (t % 16) / 4, half kh = (t % 32) / 16, step ks = t / 32. Channel tiles are spread over fields first; when there
+ * are fewer tiles than fields, the two steps too, and then the halves: field = step + steps * (tile + tiles * half). */
 #ifndef FOSCAR_GEN_FRAGMENT_H
 #define FOSCAR_GEN_FRAGMENT_H
 
@@ -39,6 +39,7 @@ code_place fragment_v_place(const encoding *codes, int head_dim, int token, int 
 /* How V fields are spread: 2^n of them over channel tiles, steps and halves (their product is codes->fields). */
 typedef struct v_fields {
     int tiles, steps, halves; /* fields given to each */
+    int step_bits;            /* 2-bit codes of the second step stay where they stand, and P' is scaled down by as many bits; 0: words are shifted */
     int words;                /* 32-bit words of a thread for one chunk */
 } v_fields;
 

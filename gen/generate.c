@@ -1,4 +1,4 @@
-/* The generator's front: plan, emit, verify, print or count. */
+/* The generator's front: plan, check, emit, verify, print or count. */
 #include "generate.h"
 
 #include <math.h>
@@ -7,21 +7,16 @@
 #include <string.h>
 
 #include "../templates/decode_hopper.h"
+#include "plan_check.h"
 #include "ptx.h"
 
 /* The finished and verified list of a configuration; the builder must be finished by the caller in every case. */
 static bool build(const config *cfg, ptx_builder *b, decode_plan *plan, gen_error *err)
 {
-    if (!decode_plan_make(cfg, plan, err)) {
-        ptx_builder_init(b, cfg->target, "", 0, 0);
-        return false;
-    }
-    ptx_builder_init(b, cfg->target, "foscar_decode", plan->threads, plan->entry_registers);
+    bool planned = decode_plan_make(cfg, plan, err) && decode_plan_check(plan, err);
+    ptx_builder_init(b, cfg->target, "foscar_decode", planned ? plan->threads : 0, planned ? plan->entry_registers : 0);
+    if (!planned) return false;
     decode_hopper_emit(b, plan);
-    if (b->failed) {
-        if (err) *err = b->error;
-        return false;
-    }
     return ptx_verify(b, err);
 }
 
@@ -34,6 +29,8 @@ bool generate_decode(const config *cfg, kernel_text *out, gen_error *err)
     if (ok) {
         out->ptx = ptx_print(&b, &out->length, err);
         ok = out->ptx != NULL;
+    }
+    if (ok) {
         snprintf(out->entry, sizeof out->entry, "%s", b.entry);
         out->threads = plan.threads;
         out->shared_bytes = plan.shared_bytes;
@@ -59,6 +56,7 @@ bool generate_counts(const config *cfg, kernel_counts *out, gen_error *err)
 {
     ptx_builder b;
     decode_plan plan;
+    memset(out, 0, sizeof *out);
     bool ok = build(cfg, &b, &plan, err);
     if (ok) {
         ptx_count(&b, out);

@@ -14,7 +14,7 @@ typedef struct kernel_text {
     uint32_t shared_bytes;  /* dynamic shared memory of a block */
 } kernel_text;
 
-bool generate_decode(const config *cfg, kernel_text *out, gen_error *err);
+bool generate_decode(const config *cfg, kernel_text *out, gen_error *err); /* on failure out is zeroed */
 void kernel_text_finish(kernel_text *text); /* NULL and a zeroed struct are fine */
 
 /* Instruction classes that the counter tells apart (a column of ptx_ops.def). */
@@ -57,6 +57,6 @@ typedef struct kernel_counts {
     int loop_instructions;                /* of a consumer thread and block of tokens */
 } kernel_counts;
 
-bool generate_counts(const config *cfg, kernel_counts *out, gen_error *err);
+bool generate_counts(const config *cfg, kernel_counts *out, gen_error *err); /* on failure out is zeroed */
 
 #endif

@@ -99,10 +99,11 @@ static bool plan_stages(decode_plan *p)
 static void plan_flight(decode_plan *p)
 {
     bool wide = p->head_blocks > 1, many_words = p->v.words > 4;
+    p->tile_flight = p->tiles_sharing > 1 && p->k_steps > 4 ? 1 : 16 / p->k_steps;
     p->score_flight = p->accumulators == 1 || wide ? 1 : p->accumulators / 2;
     p->value_tiles = wide && p->channel_tiles > 1 ? p->channel_tiles / 2 : p->channel_tiles;
     p->value_early = wide ? 0 : many_words ? 1 : 2;
-    p->value_flight = wide ? 1 : !many_words ? 4 : p->consumers == MAX_CONSUMERS ? 1 : 2;
+    p->value_flight = wide || (many_words && p->consumers == MAX_CONSUMERS) ? 1 : 2;
 }
 
 static void plan_shared(decode_plan *p)

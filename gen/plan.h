@@ -81,6 +81,7 @@ typedef struct decode_plan {
     int accumulators;                   /* score accumulators of a block: 4 / tiles_sharing */
     int thread_heads;                   /* heads whose scores one thread holds */
     int score_flight;                   /* accumulators of the first product computed at a time */
+    int tile_flight;                    /* token tiles whose operands are in registers at a time */
     int value_flight;                   /* chunks of the second product whose operands are in registers at a time */
     int value_early;                    /* chunks of V words loaded before the weights are ready */
     int value_tiles;                    /* channel tiles of the second product computed at a time */

@@ -23,7 +23,7 @@ typedef enum ptx_kind {
     PTX_KINDS
 } ptx_kind;
 
-/* An operand, passed by value. In an address position imm is the byte offset added to the register. */
+/* An operand, passed by value. In an address position imm is the byte offset added to the register; of any other register it is 0. */
 typedef struct ptx_value {
     uint8_t kind;
     uint32_t id;
@@ -37,6 +37,7 @@ typedef enum ptx_special {
 #define S(id, text) PTX_SPECIAL_##id,
     PTX_SPECIALS(S)
 #undef S
+    PTX_SPECIAL_COUNT
 } ptx_special;
 
 typedef enum ptx_op {

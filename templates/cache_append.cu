@@ -84,17 +84,19 @@ DEVICE void store_v_codes(unsigned *shared, int token, int part, row_codes row)
     }
 }
 
-/* Word `index` of the K chunk, in memory order: one token, the channels of K_FIELDS groups of 16. */
-DEVICE unsigned gather_k_word(const unsigned *shared, int index, int *token)
+/* Word `index` of the K chunk, in memory order, and the mask of its fields (neighbouring tokens) that are new. */
+DEVICE unsigned gather_k_word(const unsigned *shared, int index, prefill_work work, unsigned *mask)
 {
-    int lane = index / 4 % 32, n = index / 128 * 4 + index % 4;
-    int h = n % 2, g = n / 2 % K_GROUPS, i = n / 2 / K_GROUPS;
+    int lane = index / 4 % 32, h = index % 2, kh = index / 2 % 2, vector = index / 128;
+    int token = vector / K_STEPS * K_FIELDS + lane / 4 * 4 + h * 32, column = vector % K_STEPS * 8 + kh * 4 + lane % 4;
     unsigned word = 0;
-    *token = i + lane / 4 * 4 + h * 32;
+    *mask = 0;
 #pragma unroll
-    for (int field = 0; field < K_FIELDS; field++)
-        word |= shared[*token * K_PITCH + (g * K_FIELDS + field) * 4 + lane % 4] << (field * K_BITS);
-    return word;
+    for (int field = 0; field < K_FIELDS; field++) {
+        word |= shared[(token + field) * K_PITCH + column] << (field * K_BITS);
+        if (token + field >= work.begin && token + field < work.end) *mask |= K_MASK << (field * K_BITS);
+    }
+    return word & *mask;
 }
 
 /* Bits of the bytes of a V word that belong to tokens begin .. end - 1, for the field of tokens token .. token + 3. */
@@ -118,7 +120,7 @@ DEVICE unsigned gather_v_word(const unsigned *shared, int index, prefill_work wo
     *mask = 0;
 #pragma unroll
     for (int field = 0; field < V_FIELDS; field++) {
-        int mt = tile + field % V_TILES, ks = step + field / V_TILES % V_STEPS, kh = half + field / V_TILES / V_STEPS;
+        int ks = step + field % V_STEPS, mt = tile + field / V_STEPS % V_TILES, kh = half + field / V_STEPS / V_TILES;
         int t = ks * 32 + kh * 16 + token;
         word |= shared[v_code_word(mt * 64 + channel, t)] << (field * V_BITS);
         *mask |= v_field_mask(t, field, work.begin, work.end);
@@ -130,9 +132,8 @@ DEVICE unsigned gather_v_word(const unsigned *shared, int index, prefill_work wo
 DEVICE void write_codes(chunk_view chunk, const unsigned *k_codes, const unsigned *v_codes, prefill_work work)
 {
     for (int index = (int)threadIdx.x; index < K_CHUNK_BYTES / 4; index += THREADS_APPEND_PREFILL) {
-        int token;
-        unsigned word = gather_k_word(k_codes, index, &token);
-        if (token >= work.begin) ((unsigned *)chunk.k)[index] = word;
+        unsigned mask, word = gather_k_word(k_codes, index, work, &mask), *place = (unsigned *)chunk.k + index;
+        *place = work.begin > 0 ? (*place & ~mask) | word : word;
     }
     for (int index = (int)threadIdx.x; index < V_CHUNK_BYTES / 4; index += THREADS_APPEND_PREFILL) {
         unsigned mask, word = gather_v_word(v_codes, index, work, &mask), *place = (unsigned *)chunk.v + index;
@@ -172,18 +173,15 @@ foscar_append_prefill(const byte *k, const byte *v, long long k_stride, long lon
 
 /* ---- Decode ---- */
 
-/* Writes a row of K: lanes of one word and different fields combine, and field 0 and 1 write the two words. */
+/* Changes the fields of a row of K: two words of a lane. */
 DEVICE void write_k_row(byte *codes, int token, int part, row_codes row, bool active)
 {
-    int field = part / 2 % K_FIELDS;
-    unsigned low = row.low << (field * K_BITS), high = row.high << (field * K_BITS);
-#pragma unroll
-    for (int mask = 2; mask < 2 * K_FIELDS; mask *= 2) {
-        low |= __shfl_xor_sync(ALL_LANES, low, mask);
-        high |= __shfl_xor_sync(ALL_LANES, high, mask);
-    }
-    if (active && field < 2)
-        *(unsigned *)(codes + k_word_offset(token, part * 8 + field * 4)) = field == 0 ? low : high;
+    if (!active) return;
+    int shift = k_shift(token);
+    unsigned *low = (unsigned *)(codes + k_word_offset(token, part * 8)), *high = (unsigned *)(codes + k_word_offset(token, part * 8 + 4));
+    unsigned mask = K_MASK << shift, old_low = *low, old_high = *high;
+    *low = (old_low & ~mask) | row.low << shift;
+    *high = (old_high & ~mask) | row.high << shift;
 }
 
 /* Changes the bytes of a row of V: lanes that have the same bytes, in other channel tiles, combine their fields and
@@ -192,14 +190,15 @@ DEVICE void write_v_row(byte *codes, int token, int part, row_codes row, bool ac
 {
     enum { SHARE = 8 / V_TILES };
     int tile = part / 8 % V_TILES, shift = v_shift(token);
-    unsigned low = row.low << (tile * V_BITS), high = row.high << (tile * V_BITS);
+    unsigned low = row.low << (tile * V_TILE_BITS), high = row.high << (tile * V_TILE_BITS), mask = 0, old[SHARE];
 #pragma unroll
-    for (int mask = 8; mask < 8 * V_TILES; mask *= 2) {
-        low |= __shfl_xor_sync(ALL_LANES, low, mask);
-        high |= __shfl_xor_sync(ALL_LANES, high, mask);
+    for (int lane = 8; lane < 8 * V_TILES; lane *= 2) {
+        low |= __shfl_xor_sync(ALL_LANES, low, lane);
+        high |= __shfl_xor_sync(ALL_LANES, high, lane);
     }
     if (!active) return;
-    unsigned mask = ((1u << (V_TILES * V_BITS)) - 1) << shift, old[SHARE];
+#pragma unroll
+    for (int t = 0; t < V_TILES; t++) mask |= ((1u << V_BITS) - 1) << (shift + t * V_TILE_BITS);
     byte *first = codes + v_byte_offset(token, part * 8 + tile * SHARE);
     enum { STEP = 4 * V_VECTOR * 4 }; /* bytes from one channel to the next */
 #pragma unroll

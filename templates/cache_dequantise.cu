@@ -19,14 +19,14 @@ DEVICE void store_numbers(byte *out, long long index, bool narrow, const float *
 
 DEVICE void dequantise_k(chunk_view chunk, int token, int channel, float *x)
 {
-    unsigned word = *(const unsigned *)(chunk.k + k_word_offset(token, channel)) >> k_shift(channel);
+    unsigned word = *(const unsigned *)(chunk.k + k_word_offset(token, channel)) >> k_shift(token);
 #pragma unroll
     for (int j = 0; j < 4; j++) x[j] = dequantise(word >> (j * 8) & ((1u << K_BITS) - 1), chunk.k_metadata[token]);
 }
 
 DEVICE void dequantise_v(chunk_view chunk, int token, int channel, float *x)
 {
-    int shift = v_shift(token) + channel / 64 % V_TILES * V_BITS;
+    int shift = v_shift(token) + channel / 64 % V_TILES * V_TILE_BITS;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         unsigned code = (unsigned)chunk.v[v_byte_offset(token, channel + j)] >> shift;

@@ -7,15 +7,18 @@ enum {
     CHUNK = 64, /* tokens of a chunk */
     K_FIELDS = 8 / K_BITS,
     V_FIELDS = 8 / V_BITS,
-    K_GROUPS = HEAD_DIM / (16 * K_FIELDS), /* words of a lane and token */
+    K_STEPS = HEAD_DIM / 32,                /* of 32 channels */
     K_CHUNK_BYTES = CHUNK * HEAD_DIM * K_BITS / 8,
     V_CHUNK_BYTES = CHUNK * HEAD_DIM * V_BITS / 8,
     V_WORDS = HEAD_DIM / 64 * 8 / V_FIELDS, /* words of a lane and chunk */
     V_VECTOR = V_WORDS < 4 ? V_WORDS : 4,   /* of them in one load */
+    V_TILE_BITS = V_STEPS * V_BITS,         /* from the field of one channel tile to that of the next */
     V_STEP_WORDS = 2 / V_STEPS,             /* words for the steps that are no fields */
     V_HALF_WORDS = 2 / V_HALVES,            /* words for the halves that are no fields */
     ROW_THREADS = HEAD_DIM / 8              /* threads of a row of K or V in the append kernels: 16 bytes each */
 };
+
+#define K_MASK (0x01010101u * ((1u << K_BITS) - 1)) /* field 0 of the four bytes of a word */
 
 typedef struct cache_view {
     byte *pages;
@@ -70,14 +73,13 @@ DEVICE void store_f16(byte *array, long long index, const float *x)
 /* Byte offset in the chunk of the word that holds channels c .. c + 3 of a token, one a byte; c is a multiple of 4. */
 DEVICE int k_word_offset(int token, int c)
 {
-    int i = token % 4, rr = token / 4 % 8, h = token / 32, q = c % 16 / 4, g = c / (16 * K_FIELDS);
-    int n = (i * K_GROUPS + g) * 2 + h;
-    return n / 4 * 512 + (rr * 4 + q) * 16 + n % 4 * 4;
+    int i = token % 4, rr = token / 4 % 8, h = token / 32, q = c % 16 / 4, kh = c % 32 / 16;
+    return (i / K_FIELDS * K_STEPS + c / 32) * 512 + (rr * 4 + q) * 16 + (kh * 2 + h) * 4;
 }
 
-DEVICE int k_shift(int c)
+DEVICE int k_shift(int token)
 {
-    return c / 16 % K_FIELDS * K_BITS;
+    return token % 4 % K_FIELDS * K_BITS;
 }
 
 /* Byte offset in the chunk of the byte that holds channel c of a token. */
@@ -89,8 +91,8 @@ DEVICE int v_byte_offset(int token, int c)
     return (n / V_VECTOR * 128 + w * 32 + rr * 4 + q) * V_VECTOR * 4 + n % V_VECTOR * 4 + token % 4;
 }
 
-/* Shift of channel tile 0 of a token; the other tiles of the byte follow it upwards. */
+/* Shift of channel tile 0 of a token; the other tiles of the byte follow it upwards, V_TILE_BITS apart. */
 DEVICE int v_shift(int token)
 {
-    return (token / 32 % V_STEPS + token % 32 / 16 % V_HALVES * V_STEPS) * V_TILES * V_BITS;
+    return (token / 32 % V_STEPS + token % 32 / 16 % V_HALVES * V_TILES * V_STEPS) * V_BITS;
 }

@@ -5,7 +5,7 @@
 #include "../gen/plan.h"
 #include "../gen/ptx.h"
 
-enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_CHUNKS = 4, MAX_WORDS = 16 };
+enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_STEPS = 8, MAX_CHUNKS = 4, MAX_WORDS = 16 };
 
 /* Offsets in a consumer's exchange area, bytes. */
 enum {
@@ -51,7 +51,7 @@ typedef struct decode {
     ptx_value k_offset, meta_offset;      /* this thread's bytes in a stage: K words, K metadata of its tokens */
 
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
-    ptx_value q_step;                                     /* score per unit of the integer product and of a K scale of 1 */
+    ptx_value q_step;                                     /* score per unit of the first accumulator's sums and of a K scale of 1 */
     ptx_value q_sum[MAX_THREAD_HEADS];
     ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
     ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
@@ -104,9 +104,12 @@ typedef struct exchange_place {
     ptx_value writes;    /* predicate: one thread a warp for each head (four where lanes hold the same heads, with the same value) */
 } exchange_place;
 exchange_place decode_exchange(decode *d);
+ptx_value decode_token_group(decode *d, ptx_value lane); /* which of the token tiles that share an accumulator a lane's columns belong to */
 
 /* decode_hopper.c: pieces that several stages use. Parameters are loaded where they are used, so that they occupy no registers elsewhere. */
 ptx_value decode_param_value(decode *d, decode_param param);
+ptx_value decode_offset(decode *d, ptx_value index, decode_param stride); /* index * stride, 64-bit */
+ptx_value decode_worker(decode *d, ptx_value consumer); /* number of a consumer of this block among all */
 void decode_place_thread(decode *d);                /* thread, warp, rr and hq anew, so that they need not live across the blocks before */
 ptx_value decode_uniform(decode *d, ptx_value x);   /* x, the same in all lanes, in a form that lets ptxas use uniform registers */
 ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */

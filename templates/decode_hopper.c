@@ -32,6 +32,18 @@ ptx_value decode_param_value(decode *d, decode_param param)
     return bytes[param] == 8 ? ptx_ld_param_b64(d->b, address) : ptx_ld_param_b32(d->b, address);
 }
 
+ptx_value decode_offset(decode *d, ptx_value index, decode_param stride)
+{
+    ptx_value wide = ptx_cvt_u64_u32(d->b, index);
+    return ptx_mul_lo_s64(d->b, wide, decode_param_value(d, stride));
+}
+
+ptx_value decode_worker(decode *d, ptx_value consumer)
+{
+    ptx_value blocks = ptx_mov_special(d->b, ptx_sreg(PTX_SPECIAL_NCTAID_X));
+    return ptx_mad_lo(d->b, consumer, blocks, ptx_mov_special(d->b, ptx_sreg(PTX_SPECIAL_CTAID_X)));
+}
+
 void decode_place_thread(decode *d)
 {
     ptx_builder *b = d->b;
@@ -90,8 +102,7 @@ exchange_place decode_exchange(decode *d)
     return x;
 }
 
-/* Which of the token tiles that share an accumulator this lane's columns belong to. */
-static ptx_value token_group(decode *d, ptx_value lane)
+ptx_value decode_token_group(decode *d, ptx_value lane)
 {
     ptx_builder *b = d->b;
     int lanes = 4 / d->p->tiles_sharing; /* of a quad, for each tile */
@@ -105,7 +116,7 @@ ptx_value decode_first_token(decode *d)
     ptx_value tid = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_TID_X));
     ptx_value warp = ptx_and(b, ptx_shr_u32(b, tid, ptx_imm(5)), ptx_imm(3)), rr = ptx_and(b, ptx_shr_u32(b, tid, ptx_imm(2)), ptx_imm(7));
     ptx_value token = ptx_mad_lo(b, warp, ptx_imm(CHUNK_TOKENS), ptx_mul_lo(b, rr, ptx_imm(4)));
-    return ptx_mad_lo(b, token_group(d, tid), ptx_imm(d->p->accumulators), token);
+    return ptx_mad_lo(b, decode_token_group(d, tid), ptx_imm(d->p->accumulators), token);
 }
 
 /* Ring of one worker, at its first stage. */
@@ -151,6 +162,32 @@ static void ring_release(decode *d, const ring *r)
     ptx_mbarrier_arrive(b, ptx_at(barrier, 8));
 }
 
+/* Rows of Q and P' limbs that no head fills, and the sums of Q of heads that do not exist, are zero for good. */
+static void clear_missing_heads(decode *d)
+{
+    ptx_builder *b = d->b;
+    const decode_plan *p = d->p;
+    uint32_t first = p->shared[SHARED_P].offset, bytes = p->shared[SHARED_Q].offset + p->shared[SHARED_Q].bytes - first;
+    ptx_value zero = ptx_mov_b32(b, ptx_imm(0)), at = ptx_mul_lo(b, d->tid, ptx_imm(16)), fill = ptx_label_new(b, "clear");
+    ptx_label_place(b, fill);
+    ptx_value inside = ptx_setp_lt(b, at, ptx_imm(bytes));
+    ptx_value address = ptx_add(b, d->shared, at);
+    ptx_guard(b, inside);
+    ptx_st_shared_v4(b, ptx_at(address, first), (ptx_value[]){zero, zero, zero, zero});
+    ptx_add_to(b, at, at, ptx_imm(p->threads * 16));
+    ptx_value more = ptx_setp_lt(b, at, ptx_imm(bytes));
+    ptx_guard(b, more);
+    ptx_bra(b, fill);
+    ptx_value exchange = ptx_mad_lo(b, d->tid, ptx_imm(4), d->shared);
+    uint32_t words = p->shared[SHARED_EXCHANGE].bytes / 4;
+    for (uint32_t w = 0; w < words; w += (uint32_t)p->threads) {
+        ptx_value in = ptx_setp_lt(b, d->tid, ptx_imm(words - w));
+        ptx_guard(b, in);
+        ptx_st_shared_b32(b, ptx_at(exchange, p->shared[SHARED_EXCHANGE].offset + w * 4), zero);
+    }
+    ptx_fence_proxy_async(b);
+}
+
 static void init_barriers(decode *d)
 {
     ptx_builder *b = d->b;
@@ -169,26 +206,7 @@ static void init_barriers(decode *d)
     }
     ptx_fence_mbarrier_init(b);
     ptx_label_place(b, skip);
-    /* rows of Q and P' limbs that no head fills stay zero */
-    uint32_t first = p->shared[SHARED_P].offset, bytes = p->shared[SHARED_Q].offset + p->shared[SHARED_Q].bytes - first;
-    ptx_value zero = ptx_mov_b32(b, ptx_imm(0)), at = ptx_mul_lo(b, d->tid, ptx_imm(16)), fill = ptx_label_new(b, "clear");
-    ptx_label_place(b, fill);
-    ptx_value inside = ptx_setp_lt(b, at, ptx_imm(bytes));
-    ptx_value address = ptx_add(b, d->shared, at);
-    ptx_guard(b, inside);
-    ptx_st_shared_v4(b, ptx_at(address, first), (ptx_value[]){zero, zero, zero, zero});
-    ptx_add_to(b, at, at, ptx_imm(p->threads * 16));
-    ptx_value more = ptx_setp_lt(b, at, ptx_imm(bytes));
-    ptx_guard(b, more);
-    ptx_bra(b, fill);
-    ptx_value exchange = ptx_mad_lo(b, d->tid, ptx_imm(4), d->shared); /* sums of Q of heads that do not exist */
-    uint32_t words = p->shared[SHARED_EXCHANGE].bytes / 4;
-    for (uint32_t w = 0; w < words; w += (uint32_t)p->threads) {
-        ptx_value in = ptx_setp_lt(b, d->tid, ptx_imm(words - w));
-        ptx_guard(b, in);
-        ptx_st_shared_b32(b, ptx_at(exchange, p->shared[SHARED_EXCHANGE].offset + w * 4), zero);
-    }
-    ptx_fence_proxy_async(b);
+    if (p->cfg.heads % 8 > 0) clear_missing_heads(d);
     ptx_scope_pop(b);
 }
 
@@ -231,14 +249,15 @@ static block_pages find_pages(decode *d, const cursor *c, ptx_value row)
     ptx_value pages = ptx_div_power(b, ptx_add(b, c->length, ptx_imm(p->cfg.page_tokens - 1)), p->cfg.page_tokens);
     found.valid = ptx_min_u32(b, ptx_sub(b, pages, first_entry), ptx_imm(p->pages_per_block));
     ptx_value has_page = ptx_setp_lt(b, d->lane, found.valid), mine = ptx_mov_b32(b, ptx_imm(0));
-    ptx_value address = ptx_mad_wide_u32(b, ptx_add(b, row, entry), ptx_imm(4), decode_param_value(d, DECODE_PARAM_page_table));
+    ptx_value table = decode_param_value(d, DECODE_PARAM_page_table);
+    ptx_value address = ptx_mad_wide_u32(b, ptx_add(b, row, entry), ptx_imm(4), table);
     ptx_guard(b, has_page);
     ptx_ld_global_b32_to(b, mine, address);
-    ptx_value head = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c->head), decode_param_value(d, DECODE_PARAM_head_stride));
+    ptx_value head = decode_offset(d, c->head, DECODE_PARAM_head_stride);
     ptx_value base = ptx_add_s64(b, head, decode_param_value(d, DECODE_PARAM_pages));
     for (int page = 0; page < p->pages_per_block; page++) {
         ptx_value number = ptx_shfl_idx_b32(b, mine, ptx_imm(page), ptx_imm(31), ptx_imm(WARP_MASK));
-        ptx_value offset = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, number), decode_param_value(d, DECODE_PARAM_page_stride));
+        ptx_value offset = decode_offset(d, number, DECODE_PARAM_page_stride);
         found.address[page] = ptx_add_s64(b, offset, base);
     }
     return found;
@@ -301,7 +320,7 @@ static void consumer_setup(decode *d)
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_value consumer = d->warpgroup;
-    d->worker = ptx_mad_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)), ptx_imm(p->consumers), consumer);
+    d->worker = decode_worker(d, consumer);
     decode_place_thread(d);
     d->exchange = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers), d->shared), ptx_imm(p->shared[SHARED_EXCHANGE].offset));
     d->p_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->p_bytes), d->shared), ptx_imm(p->shared[SHARED_P].offset));
@@ -314,7 +333,7 @@ static void consumer_setup(decode *d)
     d->p_descriptor = ptx_or_b64(b, ptx_cvt_u64_u32(b, ptx_shr_u32(b, d->p_limbs, ptx_imm(4))), ptx_imm(p_strides));
 
     /* Places in a stage: this warp's K chunk, its tokens' metadata, this thread's V words */
-    ptx_value group = token_group(d, d->lane);
+    ptx_value group = decode_token_group(d, d->lane);
     d->k_offset = ptx_mad_lo(b, d->lane, ptx_imm(16), ptx_mul_lo(b, d->warp, ptx_imm(p->page.k_chunk_bytes)));
     ptx_value page = ptx_div_power(b, d->warp, p->chunks_per_page), chunk = ptx_and(b, d->warp, ptx_imm(p->chunks_per_page - 1));
     ptx_value meta = ptx_add(b, ptx_mul_lo(b, page, ptx_imm(p->v_ring.page_bytes)), ptx_imm(p->page.k_metadata - p->v_ring.page_offset));

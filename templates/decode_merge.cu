@@ -4,15 +4,15 @@
  *   slot 0     .       OPEN    OPEN          LAST     A chain: one item, whose first partial result
  *   slot 1     OPEN    NONE    NONE          .        is in slot 1 of w and the others in slot 0.
  *
- * A block has one chain and a few heads: block (w, y) exits unless a chain begins at w. Its threads are SLICES x CELLS:
- * a cell is four channels of one head, a slice takes every SLICES-th partial result of the chain; slices meet in shared
- * memory. */
+ * A block looks after MERGE_WORKERS workers and a few heads, so that the whole grid is resident while decode ends, and merges the
+ * chains that begin at them one after the other. Its threads are SLICES x CELLS: a cell is four channels of one head, a slice takes every SLICES-th
+ * partial result of the chain; slices meet in shared memory. */
 enum {
     COLUMNS = HEAD_DIM / 4,
     BLOCK_HEADS = HEADS < MERGE_HEADS ? HEADS : MERGE_HEADS,
     CELLS = BLOCK_HEADS * COLUMNS,
     SLICES = THREADS_MERGE / CELLS,
-    IN_FLIGHT = 4,  /* partial results that a thread loads at once */
+    IN_FLIGHT = 8,  /* partial results that a thread loads at once */
     STATE_OPEN = 1, /* segment_state of gen/plan.h */
     STATE_LAST = 2,
     RECORD_INTS = 4
@@ -55,16 +55,17 @@ DEVICE mean mean_add(mean a, float lse2, float weight, float4 value)
  * there. */
 DEVICE int chain_length(const int *records, int worker, int workers, int lane)
 {
-    if (__ldcg(records + (worker * 2 + 1) * RECORD_INTS) != STATE_OPEN) return 0;
+    int own = __ldcg(records + (worker * 2 + 1) * RECORD_INTS); /* in flight together with the first of the others */
     for (int base = worker + 1; base < workers; base += 32) {
         int next = base + lane, state = next < workers ? __ldcg(records + next * 2 * RECORD_INTS) : STATE_LAST;
+        if (own != STATE_OPEN) return 0;
         unsigned last = __ballot_sync(ALL_LANES, state == STATE_LAST);
         if (last != 0) {
             int end = base + __ffs((int)last);
             return (end < workers ? end : workers) - worker;
         }
     }
-    return workers - worker;
+    return own == STATE_OPEN ? workers - worker : 0;
 }
 
 /* The mean over a slice of the chain, of one cell. */
@@ -108,34 +109,42 @@ DEVICE mean merge_cell(const mean *slices, int cell)
     return result;
 }
 
-ENTRY(THREADS_MERGE, 5)
-foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads)
+/* Merges one chain for the heads of this block. */
+DEVICE void merge_chain(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads, int worker, int links)
 {
     __shared__ mean slices[SLICES * CELLS];
-    __shared__ int links;
     const int *records = (const int *)workspace;
-    int worker = (int)blockIdx.x, thread = (int)threadIdx.x;
-    wait_for_previous_kernel();
-    if (thread < 32) {
-        int length = chain_length(records, worker, workers, thread);
-        if (thread == 0) links = length;
-    }
-    __syncthreads();
-    if (links == 0) return;
-    int cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS,
-        head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS;
+    int thread = (int)threadIdx.x, cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS,
+        head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS, item = __ldcg(records + (worker * 2 + 1) * RECORD_INTS + 1);
     bool active = slice < SLICES && head < HEADS;
+    __syncthreads(); /* the chain before has been read from the slices */
     if (active)
         slices[thread] =
             merge_slice(workspace + (long long)workers * 2 * RECORD_INTS * 4, worker, links, head, column, slice);
     __syncthreads();
     if (!active || slice != 0) return;
     mean result = merge_cell(slices, cell);
-    int item = __ldcg(records + (worker * 2 + 1) * RECORD_INTS + 1);
     long long row = (long long)(item % kv_heads) * HEADS + head;
     float inverse = result.sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, result.sum); /* the output is 0 if all weights were */
     float mean_value[4] = {result.total.x * inverse, result.total.y * inverse, result.total.z * inverse,
                            result.total.w * inverse};
     OF(store_, O_TYPE)(out + item / kv_heads * out_stride, row * HEAD_DIM + column * 4, mean_value);
     if (lse && column == 0) lse[(long long)item * HEADS + head] = 0.69314718f * (result.maximum + log2f(result.sum));
+}
+
+ENTRY(THREADS_MERGE, 4)
+foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads)
+{
+    __shared__ int links[MERGE_WORKERS];
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    wait_for_previous_kernel();
+    if (warp < MERGE_WORKERS) {
+        int worker = (int)blockIdx.x * MERGE_WORKERS + warp;
+        int length = worker < workers ? chain_length((const int *)workspace, worker, workers, lane) : 0;
+        if (lane == 0) links[warp] = length;
+    }
+    __syncthreads();
+    for (int k = 0; k < MERGE_WORKERS; k++)
+        if (links[k] != 0)
+            merge_chain(workspace, out, lse, out_stride, workers, kv_heads, (int)blockIdx.x * MERGE_WORKERS + k, links[k]);
 }

@@ -3,6 +3,12 @@
 
 #include <math.h>
 
+static void sum_of_warps(ptx_builder *b, ptx_value sum, const ptx_value x[4])
+{
+    ptx_add_f32_to(b, sum, x[0], x[1]);
+    for (int w = 2; w < 4; w++) ptx_add_f32_to(b, sum, sum, x[w]);
+}
+
 /* Sum over the threads that hold the same head, left in every one of them. */
 static void reduce_sums(decode *d)
 {
@@ -24,8 +30,8 @@ static void reduce_sums(decode *d)
         ptx_value l[4], z[4];
         ptx_ld_shared_v4_f32(b, l, ptx_at(x.row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16));
         ptx_ld_shared_v4_f32(b, z, ptx_at(x.row, EXCHANGE_OFFSETS + decode_head_offset(e) * 16));
-        ptx_add_f32_to(b, d->l[e], ptx_add_f32(b, l[0], l[1]), ptx_add_f32(b, l[2], l[3]));
-        ptx_add_f32_to(b, d->z[e], ptx_add_f32(b, z[0], z[1]), ptx_add_f32(b, z[2], z[3]));
+        sum_of_warps(b, d->l[e], l);
+        sum_of_warps(b, d->z[e], z);
     }
 }
 
@@ -120,7 +126,7 @@ void stage_output(decode *d, const cursor *c, ptx_value first_block, ptx_value e
     ptx_bra_uni(b, partial);
 
     ptx_value row = ptx_mul_lo(b, c->head, ptx_imm(cfg->heads));
-    ptx_value rows = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c->batch), decode_param_value(d, DECODE_PARAM_out_stride));
+    ptx_value rows = decode_offset(d, c->batch, DECODE_PARAM_out_stride);
     rows = ptx_add_s64(b, rows, decode_param_value(d, DECODE_PARAM_out));
     rows = ptx_mad_wide_u32(b, row, ptx_imm((int64_t)cfg->head_dim * number_info(cfg->o_type)->bytes), rows);
     ptx_value lse = ptx_mad_wide_u32(b, item, ptx_imm(cfg->heads * 4), decode_param_value(d, DECODE_PARAM_lse));

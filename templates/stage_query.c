@@ -1,14 +1,10 @@
 /* Q of one item as three signed 8-bit limbs, the B operand of the first product.
  *
- * The operand of K's field f is the byte with all higher fields masked away, B_f = sum over j <= f of code_j * W^j with W = 2^bits. With
- * q'_f = q_f * W^-f - q_(f+1) * W^-(f+1) (channels 16 apart, nothing after the last field) the sum over f of B_f * q'_f is the sum of code_f * q_f.
- * All heads of the item share one step: q' is rounded to hi * 2^16 + mid * 2^8 + lo with 1.25 * max |Q| at 127 * 2^16; at least 16 bits
- * remain for every channel. */
+ * All heads of the item share one step, max |Q| / (127 * 2^16): q = round(Q / step) = hi * 2^16 + mid * 2^8 + lo. Codes of K are used where they
+ * stand in their byte, worth 2^(bits * field) too much; the field belongs to the token tile, so the factor of its scores makes up for it. */
 #include "decode.h"
 
 enum { VECTOR = 8 /* elements of a 16-byte load */, FULL_SCALE = 127 << 16 };
-
-static const float difference_bound = 1.25f; /* |q'| over max |q| */
 
 /* Eight float32 from four registers of 16-bit pairs. */
 static void unpack_pairs(ptx_builder *b, number_type type, const ptx_value pairs[4], ptx_value out[VECTOR])
@@ -88,18 +84,9 @@ static void store_limbs(decode *d, const q_vector *v, ptx_value step_inverse)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    const encoding *codes = p->cfg.k.codes;
-    ptx_value block = ptx_shr_u32(b, v->channel, ptx_imm(4));
-    ptx_value field = ptx_and(b, block, ptx_imm(codes->fields - 1));
-    /* W^-f over the step, and -W^-(f+1) over the step or 0 */
-    ptx_value exponent = ptx_sub(b, ptx_imm(127), ptx_mul_lo(b, field, ptx_imm(codes->bits)));
-    ptx_value factor = ptx_mul_f32(b, step_inverse, ptx_bits_to_f32(b, ptx_shl(b, exponent, ptx_imm(23))));
-    ptx_value next_factor = ptx_mul_f32(b, factor, ptx_fimm(-1.0f / (float)(1 << codes->bits)));
-    next_factor = ptx_selp_f32(b, ptx_fimm(0), next_factor, ptx_setp_eq(b, field, ptx_imm(codes->fields - 1)));
-    ptx_value limbs[VECTOR];
+    ptx_value block = ptx_shr_u32(b, v->channel, ptx_imm(4)), limbs[VECTOR];
     for (int i = 0; i < VECTOR; i++) {
-        ptx_value next = ptx_shfl_down_f32(b, v->x[i], ptx_imm(16 / VECTOR), ptx_imm(31), ptx_imm(WARP_MASK)); /* the lane of the channel 16 on */
-        ptx_value q = ptx_cvt_s32_f32(b, ptx_fma_f32(b, next, next_factor, ptx_mul_f32(b, v->x[i], factor)));
+        ptx_value q = ptx_cvt_s32_f32(b, ptx_mul_f32(b, v->x[i], step_inverse));
         limbs[i] = ptx_xor(b, ptx_add(b, q, ptx_imm(0x8080)), ptx_imm(0x8080)); /* bytes of a signed-digit number */
     }
     ptx_value address = ptx_mad_lo(b, block, ptx_imm(p->q_lbo), d->q_limbs);
@@ -108,10 +95,22 @@ static void store_limbs(decode *d, const q_vector *v, ptx_value step_inverse)
     address = ptx_mad_lo(b, head_block, ptx_imm((int64_t)p->q_limbs * p->q_sbo), address);
     address = ptx_mad_lo(b, ptx_and(b, v->head, ptx_imm(7)), ptx_imm(16), address);
     for (int limb = 0; limb < p->q_limbs; limb++) {
-        ptx_value words[2] = {gather_bytes(b, limbs, 2 - limb), gather_bytes(b, limbs + 4, 2 - limb)};
+        ptx_value words[2];
+        for (int k = 0; k < 2; k++) words[k] = gather_bytes(b, limbs + 4 * k, 2 - limb);
         ptx_guard(b, v->valid);
         ptx_st_shared_v2(b, ptx_at(address, limb_offset(p, limb)), words);
     }
+}
+
+/* Score per unit of the first accumulator's sums: the step times 2^-(bits * field) of the first of this thread's token tiles. The fields of the others
+   follow; with fewer fields than tiles every group of tiles begins at field 0. */
+static void set_step(decode *d, ptx_value step)
+{
+    ptx_builder *b = d->b;
+    const encoding *codes = d->p->cfg.k.codes;
+    ptx_value tile = ptx_mul_lo(b, decode_token_group(d, d->hq), ptx_imm(d->p->accumulators)), field = ptx_and(b, tile, ptx_imm(codes->fields - 1));
+    ptx_value exponent = ptx_sub(b, ptx_imm(127), ptx_mul_lo(b, field, ptx_imm(codes->bits)));
+    ptx_mul_f32_to(b, d->q_step, step, ptx_bits_to_f32(b, ptx_shl(b, exponent, ptx_imm(23))));
 }
 
 void stage_query(decode *d, const cursor *c)
@@ -120,7 +119,7 @@ void stage_query(decode *d, const cursor *c)
     const decode_plan *p = d->p;
     ptx_scope_push(b, "query");
     decode_place_thread(d);
-    ptx_value q = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, c->batch), decode_param_value(d, DECODE_PARAM_q_stride));
+    ptx_value q = decode_offset(d, c->batch, DECODE_PARAM_q_stride);
     q = ptx_add_s64(b, q, decode_param_value(d, DECODE_PARAM_q));
     q = ptx_mad_wide_u32(b, c->head, ptx_imm((int64_t)p->cfg.heads * p->cfg.head_dim * number_info(p->cfg.q_type)->bytes), q);
 
@@ -139,10 +138,10 @@ void stage_query(decode *d, const cursor *c)
     for (int w = 1; w < 4; w++) ptx_max_f32_to(b, maxima[0], maxima[0], maxima[w]);
     /* At least 2^-100, so that a Q of zeros gives limbs of zero */
     ptx_value largest = ptx_max_f32(b, maxima[0], ptx_fimm(7.8886e-31f));
-    ptx_value inverse = ptx_mul_f32(b, ptx_rcp(b, largest), ptx_fimm((float)FULL_SCALE / difference_bound));
+    ptx_value inverse = ptx_mul_f32(b, ptx_rcp(b, largest), ptx_fimm((float)FULL_SCALE));
     for (int s = 0; s < steps; s++) store_limbs(d, &vector[s], inverse);
     ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2);
-    ptx_mul_f32_to(b, d->q_step, ptx_mul_f32(b, largest, ptx_fimm(difference_bound / FULL_SCALE)), scale);
+    set_step(d, ptx_mul_f32(b, ptx_mul_f32(b, largest, ptx_fimm(1.0f / FULL_SCALE)), scale));
     ptx_fence_proxy_async(b);
     decode_consumer_sync(d);
     ptx_value sums = ptx_mad_lo(b, decode_first_head(d), ptx_imm(4), d->exchange);

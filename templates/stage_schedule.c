@@ -1,7 +1,8 @@
 /* Planning on the device: every block finds the share of its workers from the lengths alone.
  *
  * Work is the list of all blocks of 256 tokens, by sequence, KV head and position. Worker W of n takes blocks [W*q + min(W, r), ...) of the total
- * n*q + r, so one long sequence and a thousand short ones are spread alike. */
+ * n*q + r, so one long sequence and a thousand short ones are spread alike. Workers are numbered across the blocks first, so that little work
+ * touches every SM. */
 #include "decode.h"
 
 enum { BLOCK_SHIFT = 8 }; /* log2 of the tokens of a block */
@@ -38,12 +39,13 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
 {
     ptx_builder *b = d->b;
     ptx_value out = ptx_label_new(b, "schedule_skip"), walk = ptx_label_new(b, "schedule_walk"), found = ptx_label_new(b, "schedule_found");
-    ptx_value worker = ptx_mad_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)), ptx_imm(d->p->consumers), ptx_imm(consumer));
+    ptx_value worker = decode_worker(d, ptx_mov_b32(b, ptx_imm(consumer)));
     ptx_value start = ptx_mad_lo(b, worker, share, ptx_min_u32(b, worker, extra));
     ptx_value count = ptx_mov_b32(b, share), one_more = ptx_setp_lt(b, worker, extra);
     ptx_guard(b, one_more);
     ptx_add_to(b, count, count, ptx_imm(1));
-    ptx_value inside = ptx_and_pred(b, ptx_setp_ge(b, start, before), ptx_setp_lt(b, start, after));
+    ptx_value inside = ptx_setp_ge(b, start, before);
+    inside = ptx_and_pred(b, inside, ptx_setp_lt(b, start, after));
     inside = ptx_and_pred(b, inside, ptx_setp_ne(b, count, ptx_imm(0)));
     ptx_guard_not(b, inside);
     ptx_bra(b, out);
@@ -66,12 +68,29 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
     ptx_label_place(b, out);
 }
 
+/* A padded page table starts on its way into L2 while the lengths are read: line i of it by lane i / blocks of block i % blocks. */
+static void prefetch_table(decode *d)
+{
+    ptx_builder *b = d->b;
+    ptx_value blocks = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_NCTAID_X)), stride = decode_param_value(d, DECODE_PARAM_table_stride);
+    ptx_value line = ptx_mad_lo(b, blocks, d->tid, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)));
+    ptx_value entries = ptx_mul_lo(b, stride, decode_param_value(d, DECODE_PARAM_batch));
+    ptx_value csr = ptx_setp_ne_b64(b, decode_param_value(d, DECODE_PARAM_page_indptr), ptx_imm(0));
+    entries = ptx_selp_b32(b, ptx_imm(0), entries, csr);
+    ptx_value wanted = ptx_setp_lt(b, ptx_shl(b, line, ptx_imm(5)), entries);
+    wanted = ptx_and_pred(b, wanted, ptx_setp_lt(b, d->tid, ptx_imm(32)));
+    ptx_value address = ptx_mad_wide_u32(b, line, ptx_imm(128), decode_param_value(d, DECODE_PARAM_page_table));
+    ptx_guard(b, wanted);
+    ptx_prefetch_l2(b, address);
+}
+
 void stage_schedule(decode *d)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     uint32_t schedule = p->shared[SHARED_SCHEDULE].offset;
     ptx_scope_push(b, "schedule");
+    prefetch_table(d);
 
     /* No work until some thread finds a start */
     ptx_value zero = ptx_mov_b32(b, ptx_imm(0)), is_consumer_id = ptx_setp_lt(b, d->tid, ptx_imm(p->consumers));
@@ -179,7 +198,7 @@ void stage_empty_sequences(decode *d)
     ptx_guard(b, filled);
     ptx_bra_uni(b, next);
 
-    ptx_value row = ptx_mul_lo_s64(b, ptx_cvt_u64_u32(b, batch), decode_param_value(d, DECODE_PARAM_out_stride));
+    ptx_value row = decode_offset(d, batch, DECODE_PARAM_out_stride);
     row = ptx_add_s64(b, row, decode_param_value(d, DECODE_PARAM_out));
     ptx_value at = ptx_mul_lo(b, d->lane, ptx_imm(16));
     ptx_value fill = ptx_label_new(b, "empty_fill"), lse = ptx_label_new(b, "empty_lse");
@@ -198,7 +217,8 @@ void stage_empty_sequences(decode *d)
     ptx_value past = ptx_setp_ge(b, head, heads);
     ptx_guard(b, past);
     ptx_bra(b, next);
-    ptx_value address = ptx_mad_wide_u32(b, ptx_mad_lo(b, batch, heads, head), ptx_imm(4), decode_param_value(d, DECODE_PARAM_lse));
+    ptx_value lse_base = decode_param_value(d, DECODE_PARAM_lse);
+    ptx_value address = ptx_mad_wide_u32(b, ptx_mad_lo(b, batch, heads, head), ptx_imm(4), lse_base);
     ptx_st_global_b32(b, address, minus_infinity);
     ptx_add_to(b, head, head, ptx_imm(32));
     ptx_bra(b, lse_fill);

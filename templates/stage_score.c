@@ -1,29 +1,20 @@
 /* First product: scores of a block's 256 tokens. Warp w takes chunk w; tile i of a chunk holds tokens 4*(rr + 8*h) + i. */
 #include "decode.h"
 
-/* Registers of the A operand of one step from the words of one token tile. Field f comes with all lower fields of its byte: Q is prepared for that
-   (stage_query.c), so the last field costs nothing and every other one a mask. */
-static void unpack_step(decode *d, const ptx_value *words, int step, ptx_value a[4])
+#include <math.h>
+
+/* Words of this thread for the token tiles that share them: for each step the four registers of an operand. */
+static void load_words(decode *d, ptx_value address, int group, ptx_value words[][4])
 {
-    ptx_builder *b = d->b;
-    const encoding *codes = d->p->cfg.k.codes;
-    ptx_scope_push(b, "unpack");
-    for (int r = 0; r < 4; r++) {
-        int block = 2 * step + r / 2, group = block / codes->fields, field = block % codes->fields;
-        uint32_t mask = 0;
-        for (int f = 0; f <= field; f++) mask |= codes->mask << (codes->bits * f);
-        a[r] = words[group * 2 + r % 2];
-        if (mask != 0xffffffff) a[r] = ptx_and(b, a[r], ptx_imm((int64_t)mask));
-    }
-    ptx_scope_pop(b);
+    int steps = d->p->k_steps;
+    for (int step = 0; step < steps; step++) ptx_ld_shared_v4(d->b, words[step], ptx_at(address, (group * steps + step) * 512));
 }
 
-/* Words of tile i: [group of channels][row half]. Pairs, because a pair that needs no mask is half of an operand as it is loaded. */
-static void load_tile(decode *d, ptx_value address, int i, ptx_value *words)
+/* Operand of one step of a tile: a mask for each register; the tile's field stays where it stands. */
+static void unpack_step(decode *d, const ptx_value words[4], int field, ptx_value a[4])
 {
-    int count = 2 * d->p->cfg.head_dim / (16 * d->p->cfg.k.codes->fields);
-    for (int n = i * count, end = n + count; n < end; n += 2, words += 2)
-        ptx_ld_shared_v2(d->b, words, ptx_at(address, (n / 4) * 512 + (n % 4) * 4));
+    const encoding *codes = d->p->cfg.k.codes;
+    for (int r = 0; r < 4; r++) a[r] = ptx_and(d->b, words[r], ptx_imm((int64_t)(uint32_t)(codes->mask << (codes->bits * field))));
 }
 
 void stage_score_issue(decode *d, const ring *k, int first, int end)
@@ -31,17 +22,24 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_scope_push(b, "k");
-    ptx_value address = ptx_add(b, decode_stage(d, k), d->k_offset);
-    int step_bytes = (int)(2 * p->q_lbo), window = p->tiles_sharing == 1 ? 0 : (8 / p->tiles_sharing) * 16;
+    ptx_value address = ptx_add(b, decode_stage(d, k), d->k_offset), words[MAX_STEPS][4];
+    int step_bytes = (int)(2 * p->q_lbo), window = p->tiles_sharing == 1 ? 0 : (8 / p->tiles_sharing) * 16, loaded = -1;
+    int tiles = 0;
     for (int acc = first; acc < end; acc++) {
         for (int share = 0; share < p->tiles_sharing; share++) {
-            int tile = share * p->accumulators + acc;
-            ptx_value words[MAX_WORDS];
-            load_tile(d, address, tile, words);
+            if (tiles > 0 && tiles % p->tile_flight == 0) {
+                ptx_wgmma_commit(b);
+                ptx_wgmma_wait(b, ptx_imm(0));
+            }
+            tiles++;
+            int tile = share * p->accumulators + acc, fields = p->cfg.k.codes->fields;
+            if (tile / fields != loaded) load_words(d, address, loaded = tile / fields, words);
+            ptx_value a[MAX_STEPS][4];
+            ptx_scope_push(b, "unpack");
+            for (int step = 0; step < p->k_steps; step++) unpack_step(d, words[step], tile % fields, a[step]);
+            ptx_scope_pop(b);
             /* the window that starts `share` rows-of-a-tile earlier sees the limbs that many columns later */
             int start = (p->q_rows - 8) * 16 - share * window;
-            ptx_value a[16][4];
-            for (int step = 0; step < p->k_steps; step++) unpack_step(d, words, step, a[step]);
             ptx_wgmma_fence(b);
             for (int step = 0; step < p->k_steps; step++) {
                 ptx_value descriptor = ptx_add_s64(b, d->q_descriptor, ptx_imm((start + step * step_bytes) / 16));
@@ -84,6 +82,8 @@ void stage_score_combine(decode *d, int first, int end)
             ptx_scope_pop(b);
             ptx_scope_push(b, "scale");
             scale = ptx_mul_f32(b, scale, d->q_step);
+            int field = acc % p->cfg.k.codes->fields; /* of the tile, but for what q_step has of it already */
+            if (field > 0) scale = ptx_mul_f32(b, scale, ptx_fimm(ldexpf(1, -p->cfg.k.codes->bits * field)));
             ptx_scope_pop(b);
             for (int e = 0; e < p->thread_heads; e++) {
                 ptx_scope_push(b, "combine");

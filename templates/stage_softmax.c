@@ -65,7 +65,8 @@ static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
 {
     ptx_value warps[4];
     ptx_ld_shared_v4_f32(b, warps, address);
-    return ptx_max_f32(b, ptx_max_f32(b, warps[0], warps[1]), ptx_max_f32(b, warps[2], warps[3]));
+    ptx_value largest = ptx_max_f32(b, warps[0], warps[1]);
+    return ptx_max_f32(b, largest, ptx_max_f32(b, warps[2], warps[3]));
 }
 
 void stage_softmax_maxima(decode *d, const ring *v, ptx_value tokens_left)
@@ -131,8 +132,8 @@ static void block_exponentials(decode *d, const ptx_value reference[], ptx_value
         }
         ptx_scope_pop(b);
         ptx_scope_push(b, "scale");
-        if (h % p->v.steps > 0)
-            for (int acc = 0; acc < p->accumulators; acc++) scale[acc] = ptx_mul_f32(b, scale[acc], ptx_fimm(ldexpf(1, -p->cfg.v.codes->bits * p->v.tiles)));
+        if (h > 0 && p->v.step_bits > 0) /* the second step of a chunk */
+            for (int acc = 0; acc < p->accumulators; acc++) scale[acc] = ptx_mul_f32(b, scale[acc], ptx_fimm(ldexpf(1, -p->v.step_bits)));
         ptx_scope_pop(b);
         for (int e = 0; e < p->thread_heads; e++) {
             ptx_value u[MAX_TILES];

@@ -1,20 +1,25 @@
 /* Second product: O^T += V^T P'^T, 64 channels a tile. Every warp needs all 256 tokens of its 16 channels of a tile. */
 #include "decode.h"
 
-/* Registers of the A operand of (channel tile, step): a mask, and for the second half of a word's fields a shift before it where halves share words.
-   Codes stay where they stand in their byte; the weight of a tile's place goes into the output, that of a step's place into P'. */
-static void unpack_step(decode *d, const ptx_value *words, ptx_value *shifted, int tile, int step, ptx_value a[4])
+#include <math.h>
+
+/* Registers of the A operand of (channel tile, step): a mask, and a shift before it where several steps or halves share words. Codes stay where they
+   stand in their byte; the weight of a tile's place goes into the output, that of a 2-bit step's place into P' (the two bits it costs are to spare;
+   four bits, or the four of a half's place, are not). */
+static void unpack_step(decode *d, const ptx_value *words, ptx_value shifted[][MAX_WORDS], int tile, int step, ptx_value a[4])
 {
     ptx_builder *b = d->b;
     const encoding *codes = d->p->cfg.v.codes;
     const v_fields *v = &d->p->v;
     for (int r = 0; r < 4; r++) {
-        int half = r / 2, row = r % 2, place = tile % v->tiles + v->tiles * (step % v->steps);
+        int half = r / 2, row = r % 2, at_step = step % v->steps, place = v->steps * (tile % v->tiles), down = v->steps * v->tiles * (half % v->halves);
+        if (v->step_bits) place += at_step;
+        else down += at_step;
         int n = (((tile / v->tiles) * (2 / v->steps) + step / v->steps) * (2 / v->halves) + half / v->halves) * 2 + row;
         ptx_value word = words[n];
-        if (half % v->halves > 0) {
-            if (shifted[n].kind == PTX_KIND_NONE) shifted[n] = ptx_shr_u32(b, word, ptx_imm(codes->bits * v->tiles * v->steps));
-            word = shifted[n];
+        if (down > 0) {
+            if (shifted[down][n].kind == PTX_KIND_NONE) shifted[down][n] = ptx_shr_u32(b, word, ptx_imm(codes->bits * down));
+            word = shifted[down][n];
         }
         a[r] = ptx_and(b, word, ptx_imm((int64_t)(uint32_t)(codes->mask << (codes->bits * place))));
     }
@@ -55,7 +60,7 @@ void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile)
     for (int chunk = 0; chunk < chunks; chunk++) {
         int after = chunk - p->value_early, end = chunk + p->value_flight;
         if (after >= 0 && after % p->value_flight == 0) load_chunks(d, v, chunk, end < chunks ? end : chunks);
-        ptx_value shifted[MAX_WORDS] = {0}, a[2][MAX_TILES][4];
+        ptx_value shifted[4][MAX_WORDS] = {0}, a[2][MAX_TILES][4];
         ptx_scope_push(b, "unpack");
         for (int step = 0; step < 2; step++)
             for (int tile = first_tile; tile < end_tile; tile++) unpack_step(d, d->value[chunk], shifted, tile, step, a[step][tile]);
@@ -82,7 +87,7 @@ void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int
     for (int e = 0; e < p->thread_heads; e++) {
         ptx_value factor[MAX_TILES]; /* by field: codes are used where they stand in their byte */
         factor[0] = f->block[e];
-        for (int field = 1; field < p->v.tiles; field++) factor[field] = ptx_mul_f32(b, f->block[e], ptx_fimm(1.0f / (float)(1 << (p->cfg.v.codes->bits * field))));
+        for (int field = 1; field < p->v.tiles; field++) factor[field] = ptx_mul_f32(b, f->block[e], ptx_fimm(ldexpf(1, -p->cfg.v.codes->bits * p->v.steps * field)));
         for (int tile = first_tile; tile < end_tile; tile++) {
             for (int h = 0; h < 2; h++) {
                 const ptx_value *acc = d->sums[tile % p->value_tiles] + (e / 2) * 12 + 2 * h + e % 2;

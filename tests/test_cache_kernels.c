@@ -35,6 +35,7 @@ static void the_options_are_the_macros_of_this_test(void **state)
                   MACRO(V_METADATA),
                   MACRO(PARTIAL_BYTES),
                   MACRO(MERGE_HEADS),
+                  MACRO(MERGE_WORKERS),
                   MACRO(THREADS_MERGE),
                   MACRO(THREADS_APPEND_PREFILL),
                   MACRO(THREADS_APPEND_DECODE),

@@ -60,24 +60,26 @@ static void every_code_has_a_place_of_its_own(void **state)
     for_each_shape(check_v_bijection);
 }
 
-static void check_k_words(const encoding *codes, int head_dim)
+static void check_k_bytes(const encoding *codes, int head_dim)
 {
-    int owner[CODES_MAX / 8];
-    memset(owner, 0xff, sizeof owner);
+    int first_token[CODES_MAX / 2], first_channel[CODES_MAX / 2];
+    memset(first_token, 0xff, sizeof first_token);
     for (int t = 0; t < CHUNK_TOKENS; t++)
         for (int c = 0; c < head_dim; c++) {
             code_place p = fragment_k_place(codes, head_dim, t, c);
             assert_int_equal(p.byte % 4, c % 4);
-            assert_int_equal(p.shift, c / 16 % codes->fields * codes->bits);
-            assert_true(owner[p.byte / 4] == -1 || owner[p.byte / 4] == t);
-            owner[p.byte / 4] = t;
+            assert_int_equal(p.shift, t % 4 % codes->fields * codes->bits);
+            if (first_token[p.byte] < 0) first_token[p.byte] = t, first_channel[p.byte] = c;
+            /* the codes of a byte are one channel's of neighbouring tokens */
+            assert_int_equal(first_channel[p.byte], c);
+            assert_int_equal(first_token[p.byte] / codes->fields, t / codes->fields);
         }
 }
 
-static void a_k_word_holds_one_token(void **state)
+static void a_k_byte_holds_neighbouring_tokens(void **state)
 {
     (void)state;
-    for_each_shape(check_k_words);
+    for_each_shape(check_k_bytes);
 }
 
 static void check_v_bytes(const encoding *codes, int head_dim)
@@ -90,7 +92,7 @@ static void check_v_bytes(const encoding *codes, int head_dim)
     for (int t = 0; t < CHUNK_TOKENS; t++)
         for (int c = 0; c < head_dim; c++) {
             code_place p = fragment_v_place(codes, head_dim, t, c);
-            int field = c / 64 % f.tiles + f.tiles * (t / 32 % f.steps + f.steps * (t % 32 / 16 % f.halves));
+            int field = t / 32 % f.steps + f.steps * (c / 64 % f.tiles + f.tiles * (t % 32 / 16 % f.halves));
             assert_int_equal(p.byte % 4, t % 4);
             assert_int_equal(p.shift, field * codes->bits);
             if (first_token[p.byte] < 0) first_token[p.byte] = t, first_channel[p.byte] = c;
@@ -139,16 +141,13 @@ static void check_k_fragments(const encoding *codes, int head_dim)
 {
     static chunk_words words;
     pack_chunk(fragment_k_place, codes, head_dim, words);
-    int groups = head_dim / (16 * codes->fields);
     for (int lane = 0; lane < WARP; lane++)
         for (int i = 0; i < 4; i++)
             for (int s = 0; s < head_dim / 32; s++)
                 for (int r = 0; r < 4; r++) {
                     int kh = r / 2, h = r % 2, rr = lane / 4, q = lane % 4;
-                    int sixteen = s * 2 + kh; /* 16 channels of the reduction: field of a word, and which word */
-                    int n = (i * groups + sixteen / codes->fields) * 2 + h;
-                    uint32_t word = words[n / 4 * 128 + lane * 4 + n % 4]; /* 16 bytes a lane and load */
-                    uint32_t fragment = isolate(codes, word, sixteen % codes->fields);
+                    int load = i / codes->fields * (head_dim / 32) + s; /* 16 bytes a lane: the four registers */
+                    uint32_t fragment = isolate(codes, words[load * 128 + lane * 4 + r], i % codes->fields);
                     for (int j = 0; j < 4; j++) {
                         int token = i + 4 * rr + 32 * h, channel = 32 * s + 16 * kh + 4 * q + j;
                         assert_int_equal(fragment >> (8 * j) & 0xff, code_of(codes, token, channel));
@@ -175,7 +174,7 @@ static void check_v_fragments(const encoding *codes, int head_dim)
                 for (int r = 0; r < 4; r++) {
                     int kh = r / 2, h = r % 2, w = thread / WARP, rr = thread % WARP / 4, q = thread % 4;
                     int n = ((mt / f.tiles * (2 / f.steps) + ks / f.steps) * (2 / f.halves) + kh / f.halves) * 2 + h;
-                    int field = mt % f.tiles + f.tiles * (ks % f.steps + f.steps * (kh % f.halves));
+                    int field = ks % f.steps + f.steps * (mt % f.tiles + f.tiles * (kh % f.halves));
                     uint32_t word = words[n / vector * 128 * vector + thread * vector + n % vector];
                     uint32_t fragment = isolate(codes, word, field);
                     for (int j = 0; j < 4; j++) {
@@ -215,7 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_place_of_its_own),
-        cmocka_unit_test(a_k_word_holds_one_token),
+        cmocka_unit_test(a_k_byte_holds_neighbouring_tokens),
         cmocka_unit_test(a_v_byte_holds_tiles_and_tokens_as_documented),
         cmocka_unit_test(k_words_masked_are_tensor_core_operands),
         cmocka_unit_test(v_words_masked_are_tensor_core_operands),

@@ -436,19 +436,17 @@ static int64_t p_limb_bound(int64_t weight, int limb)
     return most < 255 ? most : 255;
 }
 
-/* Byte of K's operand of a channel block, all bits set: its field and all lower ones. */
-static int64_t k_byte(const encoding *codes, int block)
+/* Byte of K's operand of a token tile, all bits set, where it stands. */
+static int64_t k_byte(const encoding *codes, int tile)
 {
-    int64_t byte = 0;
-    for (int f = 0; f <= block % codes->fields; f++) byte |= (int64_t)(codes->mask & 0xff) << (codes->bits * f);
-    return byte;
+    return (int64_t)(codes->mask & 0xff) << (codes->bits * (tile % codes->fields));
 }
 
 /* Byte of V's operand, all bits set: one field where it stands, or where a shift of the word has put it. */
 static int64_t v_byte(const decode_plan *p, int tile, int step)
 {
     const encoding *codes = p->cfg.v.codes;
-    int place = tile % p->v.tiles + p->v.tiles * (step % p->v.steps);
+    int place = p->v.steps * (tile % p->v.tiles) + (p->v.step_bits ? step % p->v.steps : 0);
     return (int64_t)(codes->mask & 0xff) << (codes->bits * place);
 }
 
@@ -461,11 +459,13 @@ static void check_sums(const decode_plan *p, const int64_t sum[LIMBS])
 
 static void check_score_range(const decode_plan *p)
 {
-    int64_t sum[LIMBS] = {0};
     holds(p, p->q_limbs == LIMBS);
-    for (int channel = 0; channel < p->cfg.head_dim; channel++)
-        for (int limb = 0; limb < LIMBS; limb++) sum[limb] += k_byte(p->cfg.k.codes, channel / 16) * q_limb_bound(limb);
-    check_sums(p, sum);
+    for (int tile = 0; tile < 4; tile++) {
+        int64_t sum[LIMBS] = {0};
+        for (int channel = 0; channel < p->cfg.head_dim; channel++)
+            for (int limb = 0; limb < LIMBS; limb++) sum[limb] += k_byte(p->cfg.k.codes, tile) * q_limb_bound(limb);
+        check_sums(p, sum);
+    }
 }
 
 static void sums_of_the_first_product_stay_below_2_to_the_31(void **state)
@@ -481,8 +481,8 @@ static void check_value_range(const decode_plan *p)
         int64_t sum[LIMBS] = {0};
         for (int token = 0; token < p->block_tokens; token++) {
             /* P' is an integer in the mantissa of 2^23 + P'; tokens of later steps come with a smaller weight */
-            int step = token / 32, late = step % p->v.steps > 0;
-            int64_t weight = late ? (1 << 23 >> (p->cfg.v.codes->bits * p->v.tiles)) : (1 << 23) - 1;
+            int step = token / 32, late = step % 2 > 0 && p->v.step_bits > 0;
+            int64_t weight = late ? (1 << 23 >> p->v.step_bits) : (1 << 23) - 1;
             for (int limb = 0; limb < LIMBS; limb++) sum[limb] += v_byte(p, tile, step) * p_limb_bound(weight, limb);
         }
         check_sums(p, sum);

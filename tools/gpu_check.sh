@@ -37,13 +37,29 @@ run_part() {
     [ "$verdict" = ok ] || grep -v ' ok$' "$OUT/$name.log" | head -n 20
 }
 
+# run_grid NAME SUFFIX ARGUMENTS...: the same over every spec of `list` (plus SUFFIX), by as many processes as there are pairs of cores: building kernels
+# takes longer than running them.
+run_grid() {
+    local name=$1 suffix=$2 begin=$SECONDS verdict=ok detail
+    shift 2
+    rm -rf "$OUT/$name" && mkdir -p "$OUT/$name"
+    export foscar
+    "$foscar" list --specs | awk -v suffix="$suffix" 'suffix == "" || !/-o/ { print $0 suffix }' | xargs -n 8 -P "$((($(nproc) + 1) / 2))" bash -c \
+        'folder=$1; shift; n=0; for a; do [ "$a" = : ] && break; n=$((n + 1)); done; specs=("${@:n+2}"); "$foscar" run "${specs[@]}" "${@:1:n}" >"$folder/${specs[0]}.log" 2>&1' \
+        _ "$OUT/$name" "$@" : || { verdict=FAIL failed=1; }
+    cat "$OUT/$name"/*.log >"$OUT/$name.log"
+    detail=$(awk '/^sm_/ { n++; if ($NF != "ok") bad++; if ($5 > worst) worst = $5 } END { printf "%d specs, %d bad, largest error %.2e", n, bad, worst }' "$OUT/$name.log")
+    note "$name" "$verdict" "$detail ($((SECONDS - begin)) s)"
+    [ "$verdict" = ok ] || grep -v ' ok$' "$OUT/$name.log" | head -n 20
+}
+
 two=sm_90a-k2t128-v2t128-d128-h8-p64-of32
 four=sm_90a-k4t128-v4t128-d128-h8-p64-of32
 mixed=sm_90a-k4t128-v2t128-d128-h7-p128-of32
 
 grid() {
-    run_part grid_own_types --all --lse --batch 8 --context ragged:700 --table csr
-    run_part grid_f32 --all --f32 --lse --batch 8 --context ragged:900
+    run_grid grid_own_types "" --lse --batch 8 --context ragged:700 --table csr
+    run_grid grid_f32 -of32 --lse --batch 8 --context ragged:900
 }
 
 data() {
