@@ -12,7 +12,7 @@ enum {
     BLOCK_HEADS = HEADS < MERGE_HEADS ? HEADS : MERGE_HEADS,
     CELLS = BLOCK_HEADS * COLUMNS,
     SLICES = THREADS_MERGE / CELLS,
-    IN_FLIGHT = 8,  /* partial results that a thread loads at once */
+    IN_FLIGHT = 5,  /* partial results that a thread loads at once */
     STATE_OPEN = 1, /* segment_state of gen/plan.h */
     STATE_LAST = 2,
     RECORD_INTS = 4
