@@ -103,7 +103,7 @@ static void plan_flight(decode_plan *p)
     p->score_flight = p->accumulators == 1 || wide ? 1 : p->accumulators / 2;
     p->value_tiles = wide && p->channel_tiles > 1 ? p->channel_tiles / 2 : p->channel_tiles;
     p->value_early = wide ? 0 : many_words ? 1 : 2;
-    p->value_flight = wide || (many_words && p->consumers == MAX_CONSUMERS) ? 1 : 2;
+    p->value_flight = wide || (many_words && p->consumers == MAX_CONSUMERS) ? 1 : many_words ? 2 : 4;
 }
 
 static void plan_shared(decode_plan *p)

@@ -10,11 +10,11 @@ enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_STEPS = 8, MAX_C
 /* Offsets in a consumer's exchange area, bytes. */
 enum {
     EXCHANGE_Q_MAX = 0,      /* float[4]: largest |Q| seen by each warp */
-    EXCHANGE_V_SCALE = 16,   /* float[4]: log2 of the largest V scale of each warp, less 22.9 */
     EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
     EXCHANGE_MAXIMA = 128,   /* float[16][4]: largest score by head and warp; at the end the sums of P */
     EXCHANGE_OFFSETS = 384,  /* float[16][4]: at the end the sums of P * V minimum */
-    EXCHANGE_ITEM = 640      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
+    EXCHANGE_UNITS = 640,    /* float[16][4]: log2 of the largest V scale less 22.9, by a thread's first head and warp */
+    EXCHANGE_ITEM = 896      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
 };
 
 /* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, blocks of the sequence}. */
@@ -46,7 +46,9 @@ typedef struct decode {
     /* Consumers: warp 0..3 of the warpgroup, thread 0..127, row rr = lane / 4, quad hq = lane % 4 of a fragment */
     ptx_value worker, thread, warp, rr, hq;
     ptx_value exchange, p_limbs, q_limbs; /* shared addresses of this consumer's areas */
-    ptx_value q_descriptor, p_descriptor; /* 64-bit */
+    ptx_value exchange_row, exchange_slot; /* of this thread's first head in a [head][warp] table at offset 0: its row, and its warp's slot in it */
+    ptx_value q_descriptor[MAX_TILES][MAX_STEPS]; /* by window of shared tiles and step; 64-bit, made once */
+    ptx_value p_descriptor[2 * MAX_CHUNKS];       /* by step of 32 tokens */
     ptx_value p_store;                    /* shared address of this thread's first P' byte */
     ptx_value k_offset, meta_offset;      /* this thread's bytes in a stage: K words, K metadata of its tokens */
 
@@ -98,12 +100,6 @@ void stage_output_start(decode *d); /* records of a worker that has written noth
 /* Loads this thread's metadata words [row half][accumulator] at a shared address. */
 void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES]);
 
-/* Where a thread exchanges its first head's values in a [head][warp] table at offset 0 of its consumer's area. Computed for each use. */
-typedef struct exchange_place {
-    ptx_value row, slot; /* shared addresses of the head's row and of this warp's slot in it */
-    ptx_value writes;    /* predicate: one thread a warp for each head (four where lanes hold the same heads, with the same value) */
-} exchange_place;
-exchange_place decode_exchange(decode *d);
 ptx_value decode_token_group(decode *d, ptx_value lane); /* which of the token tiles that share an accumulator a lane's columns belong to */
 
 /* decode_hopper.c: pieces that several stages use. Parameters are loaded where they are used, so that they occupy no registers elsewhere. */

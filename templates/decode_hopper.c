@@ -91,17 +91,6 @@ ptx_value decode_first_head(decode *d)
     return ptx_shl(b, ptx_and(b, d->hq, ptx_imm(lanes - 1)), ptx_imm(1));
 }
 
-exchange_place decode_exchange(decode *d)
-{
-    ptx_builder *b = d->b;
-    exchange_place x;
-    decode_place_thread(d);
-    x.row = ptx_mad_lo(b, decode_first_head(d), ptx_imm(16), d->exchange);
-    x.slot = ptx_mad_lo(b, d->warp, ptx_imm(4), x.row);
-    x.writes = ptx_setp_eq(b, d->rr, ptx_imm(0));
-    return x;
-}
-
 ptx_value decode_token_group(decode *d, ptx_value lane)
 {
     ptx_builder *b = d->b;
@@ -314,6 +303,28 @@ static void produce(decode *d, ptx_value consumer)
     ptx_scope_pop(b);
 }
 
+/* Matrix descriptors without swizzle: address / 16, stride between 16-byte slabs of k, stride between 8-row slabs of n. */
+static ptx_value make_descriptor(decode *d, ptx_value address, int64_t offset, uint32_t lbo, uint32_t sbo)
+{
+    ptx_builder *b = d->b;
+    ptx_value half[2];
+    half[0] = ptx_add(b, ptx_shr_u32(b, address, ptx_imm(4)), ptx_imm(offset / 16 + ((int64_t)(lbo / 16) << 16)));
+    half[1] = ptx_mov_b32(b, ptx_imm(sbo / 16));
+    return ptx_join_b64(b, half);
+}
+
+static void make_descriptors(decode *d)
+{
+    const decode_plan *p = d->p;
+    int window = p->tiles_sharing == 1 ? 0 : (8 / p->tiles_sharing) * 16;
+    /* the window that starts `share` rows-of-a-tile earlier sees the limbs that many columns later */
+    for (int share = 0; share < p->tiles_sharing; share++)
+        for (int step = 0; step < p->k_steps; step++)
+            d->q_descriptor[share][step] = make_descriptor(d, d->q_limbs, (p->q_rows - 8) * 16 - share * window + step * 2 * (int64_t)p->q_lbo, p->q_lbo, p->q_sbo);
+    for (int step = 0; step < p->v_steps; step++)
+        d->p_descriptor[step] = make_descriptor(d, d->p_limbs, step * 2 * (int64_t)p->p_lbo, p->p_lbo, p->p_sbo);
+}
+
 /* Fixed registers of a consumer thread. */
 static void consumer_setup(decode *d)
 {
@@ -326,11 +337,7 @@ static void consumer_setup(decode *d)
     d->p_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->p_bytes), d->shared), ptx_imm(p->shared[SHARED_P].offset));
     d->q_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->q_bytes), d->shared), ptx_imm(p->shared[SHARED_Q].offset));
 
-    /* Matrix descriptors without swizzle: address / 16, stride between 16-byte slabs of k, stride between 8-row slabs of n */
-    int64_t q_strides = (int64_t)(p->q_lbo / 16) << 16 | (int64_t)(p->q_sbo / 16) << 32;
-    int64_t p_strides = (int64_t)(p->p_lbo / 16) << 16 | (int64_t)(p->p_sbo / 16) << 32;
-    d->q_descriptor = ptx_or_b64(b, ptx_cvt_u64_u32(b, ptx_shr_u32(b, d->q_limbs, ptx_imm(4))), ptx_imm(q_strides));
-    d->p_descriptor = ptx_or_b64(b, ptx_cvt_u64_u32(b, ptx_shr_u32(b, d->p_limbs, ptx_imm(4))), ptx_imm(p_strides));
+    make_descriptors(d);
 
     /* Places in a stage: this warp's K chunk, its tokens' metadata, this thread's V words */
     ptx_value group = decode_token_group(d, d->lane);
@@ -345,6 +352,8 @@ static void consumer_setup(decode *d)
     ptx_value store = ptx_mad_lo(b, head, ptx_imm(16), ptx_mad_lo(b, slab, ptx_imm(p->p_lbo), d->p_limbs));
     store = ptx_mad_lo(b, ptx_and(b, d->rr, ptx_imm(3)), ptx_imm(4), store);
     d->p_store = ptx_mad_lo(b, group, ptx_imm(p->accumulators), store);
+    d->exchange_row = ptx_mad_lo(b, head, ptx_imm(16), d->exchange);
+    d->exchange_slot = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange_row);
 }
 
 /* Registers that live across blocks. */

@@ -14,22 +14,20 @@ static void reduce_sums(decode *d)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    exchange_place x = decode_exchange(d);
+    decode_place_thread(d);
     for (int e = 0; e < p->thread_heads; e++) {
         for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2) {
             ptx_add_f32_to(b, d->l[e], d->l[e], ptx_shfl_bfly_f32(b, d->l[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
             ptx_add_f32_to(b, d->z[e], d->z[e], ptx_shfl_bfly_f32(b, d->z[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
         }
-        ptx_guard(b, x.writes);
-        ptx_st_shared_f32(b, ptx_at(x.slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), d->l[e]);
-        ptx_guard(b, x.writes);
-        ptx_st_shared_f32(b, ptx_at(x.slot, EXCHANGE_OFFSETS + decode_head_offset(e) * 16), d->z[e]);
+        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), d->l[e]);
+        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_OFFSETS + decode_head_offset(e) * 16), d->z[e]);
     }
     decode_consumer_sync(d);
     for (int e = 0; e < p->thread_heads; e++) {
         ptx_value l[4], z[4];
-        ptx_ld_shared_v4_f32(b, l, ptx_at(x.row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16));
-        ptx_ld_shared_v4_f32(b, z, ptx_at(x.row, EXCHANGE_OFFSETS + decode_head_offset(e) * 16));
+        ptx_ld_shared_v4_f32(b, l, ptx_at(d->exchange_row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16));
+        ptx_ld_shared_v4_f32(b, z, ptx_at(d->exchange_row, EXCHANGE_OFFSETS + decode_head_offset(e) * 16));
         sum_of_warps(b, d->l[e], l);
         sum_of_warps(b, d->z[e], z);
     }

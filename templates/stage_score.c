@@ -23,8 +23,7 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
     const decode_plan *p = d->p;
     ptx_scope_push(b, "k");
     ptx_value address = ptx_add(b, decode_stage(d, k), d->k_offset), words[MAX_STEPS][4];
-    int step_bytes = (int)(2 * p->q_lbo), window = p->tiles_sharing == 1 ? 0 : (8 / p->tiles_sharing) * 16, loaded = -1;
-    int tiles = 0;
+    int loaded = -1, tiles = 0;
     for (int acc = first; acc < end; acc++) {
         for (int share = 0; share < p->tiles_sharing; share++) {
             if (tiles > 0 && tiles % p->tile_flight == 0) {
@@ -38,13 +37,9 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
             ptx_scope_push(b, "unpack");
             for (int step = 0; step < p->k_steps; step++) unpack_step(d, words[step], tile % fields, a[step]);
             ptx_scope_pop(b);
-            /* the window that starts `share` rows-of-a-tile earlier sees the limbs that many columns later */
-            int start = (p->q_rows - 8) * 16 - share * window;
             ptx_wgmma_fence(b);
-            for (int step = 0; step < p->k_steps; step++) {
-                ptx_value descriptor = ptx_add_s64(b, d->q_descriptor, ptx_imm((start + step * step_bytes) / 16));
-                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->sums[acc % p->score_flight], p->qk_columns / 2, a[step], descriptor, share + step > 0);
-            }
+            for (int step = 0; step < p->k_steps; step++)
+                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->sums[acc % p->score_flight], p->qk_columns / 2, a[step], d->q_descriptor[share][step], share + step > 0);
         }
     }
     ptx_wgmma_commit(b);

@@ -51,14 +51,10 @@ static void store_maxima(decode *d)
         for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2)
             ptx_max_f32_to(b, maxima[e], maxima[e], ptx_shfl_bfly_f32(b, maxima[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
 
-    exchange_place x = decode_exchange(d);
-    ptx_value warp = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange);
-    ptx_guard(b, x.writes); /* four lanes, the same in all of them */
-    ptx_st_shared_f32(b, ptx_at(warp, EXCHANGE_V_SCALE), unit);
-    for (int e = 0; e < p->thread_heads; e++) {
-        ptx_guard(b, x.writes);
-        ptx_st_shared_f32(b, ptx_at(x.slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), maxima[e]);
-    }
+    /* lanes that hold the same head write the same value to the same place; the warp's unit goes into the row of each thread's first head */
+    ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_UNITS), unit);
+    for (int e = 0; e < p->thread_heads; e++)
+        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), maxima[e]);
 }
 
 static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
@@ -86,9 +82,9 @@ void stage_softmax_reference(decode *d, ptx_value reference[MAX_THREAD_HEADS])
     ptx_builder *b = d->b;
     ptx_scope_push(b, "v");
     ptx_scope_push(b, "maximum");
-    ptx_value row = decode_exchange(d).row, unit = largest_of_warps(b, ptx_at(d->exchange, EXCHANGE_V_SCALE));
+    ptx_value unit = largest_of_warps(b, ptx_at(d->exchange_row, EXCHANGE_UNITS));
     for (int e = 0; e < d->p->thread_heads; e++)
-        reference[e] = ptx_add_f32(b, largest_of_warps(b, ptx_at(row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16)), unit);
+        reference[e] = ptx_add_f32(b, largest_of_warps(b, ptx_at(d->exchange_row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16)), unit);
     ptx_scope_pop(b);
     ptx_scope_pop(b);
 }
