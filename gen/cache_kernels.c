@@ -41,7 +41,7 @@ const char *cache_kernels_source(void)
     return foscar_cache_kernels_cu;
 }
 
-enum { MERGE_WORKERS = 3 /* that a block of the merge kernel looks after */ };
+enum { MERGE_WORKERS = 4 /* that a block of the merge kernel looks after */ };
 
 /* Heads that a block of the merge kernel has at most: 64 threads a slice of the chain, four channels a thread. */
 static int merge_heads(const config *cfg)

@@ -6,6 +6,7 @@
 enum {
     BLOCK_TOKENS = 256,    /* one 64-token chunk per warp of a consumer */
     MAX_CONSUMERS = 3,
+    KEPT_DESCRIPTORS = 12, /* that fit into uniform registers beside the loop's addresses */
     MAX_STAGES = 4,        /* more in flight than that gains nothing */
     IN_FLIGHT = 48 * 1024, /* bytes of copies in flight that an SM needs to reach the memory's speed */
     EXCHANGE_BYTES = 1024, /* of each consumer */
@@ -99,11 +100,13 @@ static bool plan_stages(decode_plan *p)
 static void plan_flight(decode_plan *p)
 {
     bool wide = p->head_blocks > 1, many_words = p->v.words > 4;
+    p->descriptors_kept = p->tiles_sharing * p->k_steps + p->v_steps <= KEPT_DESCRIPTORS;
     p->tile_flight = p->tiles_sharing > 1 && p->k_steps > 4 ? 1 : 16 / p->k_steps;
     p->score_flight = p->accumulators == 1 || wide ? 1 : p->accumulators / 2;
     p->value_tiles = wide && p->channel_tiles > 1 ? p->channel_tiles / 2 : p->channel_tiles;
     p->value_early = wide ? 0 : many_words ? 1 : 2;
-    p->value_flight = wide || (many_words && p->consumers == MAX_CONSUMERS) ? 1 : many_words ? 2 : 4;
+    int flight = 4 >> (many_words + (p->consumers == MAX_CONSUMERS && many_words) + (p->tiles_sharing == 4));
+    p->value_flight = wide || flight < 1 ? 1 : flight;
 }
 
 static void plan_shared(decode_plan *p)

@@ -94,6 +94,7 @@ typedef struct decode_plan {
     int q_rows;                         /* rows of one 8-column slab of Q limbs, with the zero rows of shared tiles */
     uint32_t q_sbo, q_lbo, q_bytes;     /* bytes between 8-column slabs, between 16-channel slabs, of one consumer */
     uint32_t p_sbo, p_lbo, p_bytes;
+    bool descriptors_kept;              /* uniform registers hold the descriptors of all products; otherwise they are made at each use */
 
     shared_region shared[SHARED_REGIONS];
     uint32_t shared_bytes;              /* dynamic shared memory of a block */

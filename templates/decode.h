@@ -47,7 +47,7 @@ typedef struct decode {
     ptx_value worker, thread, warp, rr, hq;
     ptx_value exchange, p_limbs, q_limbs; /* shared addresses of this consumer's areas */
     ptx_value exchange_row, exchange_slot; /* of this thread's first head in a [head][warp] table at offset 0: its row, and its warp's slot in it */
-    ptx_value q_descriptor[MAX_TILES][MAX_STEPS]; /* by window of shared tiles and step; 64-bit, made once */
+    ptx_value q_descriptor[MAX_TILES][MAX_STEPS]; /* by window of shared tiles and step; 64-bit, if they are kept */
     ptx_value p_descriptor[2 * MAX_CHUNKS];       /* by step of 32 tokens */
     ptx_value p_store;                    /* shared address of this thread's first P' byte */
     ptx_value k_offset, meta_offset;      /* this thread's bytes in a stage: K words, K metadata of its tokens */
@@ -108,6 +108,8 @@ ptx_value decode_offset(decode *d, ptx_value index, decode_param stride); /* ind
 ptx_value decode_worker(decode *d, ptx_value consumer); /* number of a consumer of this block among all */
 void decode_place_thread(decode *d);                /* thread, warp, rr and hq anew, so that they need not live across the blocks before */
 ptx_value decode_uniform(decode *d, ptx_value x);   /* x, the same in all lanes, in a form that lets ptxas use uniform registers */
+ptx_value decode_q_descriptor(decode *d, int share, int step); /* of Q limbs: window of a tile that shares an accumulator, step of 32 channels */
+ptx_value decode_p_descriptor(decode *d, int step);            /* of P' limbs: step of 32 tokens */
 ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */
 ptx_value decode_barrier(decode *d, const ring *r); /* of its full barrier; the empty one is 8 bytes on */
 void decode_wait(decode *d, ptx_value barrier, ptx_value parity); /* until the phase of that parity is complete */

@@ -313,16 +313,34 @@ static ptx_value make_descriptor(decode *d, ptx_value address, int64_t offset, u
     return ptx_join_b64(b, half);
 }
 
-static void make_descriptors(decode *d)
+/* The window that starts `share` rows-of-a-tile earlier sees the limbs that many columns later. */
+static ptx_value q_descriptor(decode *d, int share, int step)
 {
     const decode_plan *p = d->p;
     int window = p->tiles_sharing == 1 ? 0 : (8 / p->tiles_sharing) * 16;
-    /* the window that starts `share` rows-of-a-tile earlier sees the limbs that many columns later */
-    for (int share = 0; share < p->tiles_sharing; share++)
-        for (int step = 0; step < p->k_steps; step++)
-            d->q_descriptor[share][step] = make_descriptor(d, d->q_limbs, (p->q_rows - 8) * 16 - share * window + step * 2 * (int64_t)p->q_lbo, p->q_lbo, p->q_sbo);
-    for (int step = 0; step < p->v_steps; step++)
-        d->p_descriptor[step] = make_descriptor(d, d->p_limbs, step * 2 * (int64_t)p->p_lbo, p->p_lbo, p->p_sbo);
+    return make_descriptor(d, d->q_limbs, (p->q_rows - 8) * 16 - share * window + step * 2 * (int64_t)p->q_lbo, p->q_lbo, p->q_sbo);
+}
+
+static ptx_value p_descriptor(decode *d, int step)
+{
+    return make_descriptor(d, d->p_limbs, step * 2 * (int64_t)d->p->p_lbo, d->p->p_lbo, d->p->p_sbo);
+}
+
+ptx_value decode_q_descriptor(decode *d, int share, int step)
+{
+    return d->p->descriptors_kept ? d->q_descriptor[share][step] : q_descriptor(d, share, step);
+}
+
+ptx_value decode_p_descriptor(decode *d, int step)
+{
+    return d->p->descriptors_kept ? d->p_descriptor[step] : p_descriptor(d, step);
+}
+
+static void make_descriptors(decode *d)
+{
+    for (int share = 0; share < d->p->tiles_sharing; share++)
+        for (int step = 0; step < d->p->k_steps; step++) d->q_descriptor[share][step] = q_descriptor(d, share, step);
+    for (int step = 0; step < d->p->v_steps; step++) d->p_descriptor[step] = p_descriptor(d, step);
 }
 
 /* Fixed registers of a consumer thread. */
@@ -337,7 +355,7 @@ static void consumer_setup(decode *d)
     d->p_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->p_bytes), d->shared), ptx_imm(p->shared[SHARED_P].offset));
     d->q_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->q_bytes), d->shared), ptx_imm(p->shared[SHARED_Q].offset));
 
-    make_descriptors(d);
+    if (p->descriptors_kept) make_descriptors(d);
 
     /* Places in a stage: this warp's K chunk, its tokens' metadata, this thread's V words */
     ptx_value group = decode_token_group(d, d->lane);

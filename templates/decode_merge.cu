@@ -4,15 +4,15 @@
  *   slot 0     .       OPEN    OPEN          LAST     A chain: one item, whose first partial result
  *   slot 1     OPEN    NONE    NONE          .        is in slot 1 of w and the others in slot 0.
  *
- * A block looks after MERGE_WORKERS workers and a few heads, so that the whole grid is resident while decode ends, and merges the
- * chains that begin at them one after the other. Its threads are SLICES x CELLS: a cell is four channels of one head, a slice takes every SLICES-th
- * partial result of the chain; slices meet in shared memory. */
+ * A block looks after MERGE_WORKERS workers and a few heads, so that the whole grid is resident while decode ends. Its threads are SLICES x CELLS: a
+ * cell is four channels of one head. When only short chains begin at its workers (much work), each slice merges one; otherwise (little work, long chains)
+ * one chain after the other is shared out, every SLICES-th partial result to a slice, and slices meet in shared memory. */
 enum {
     COLUMNS = HEAD_DIM / 4,
     BLOCK_HEADS = HEADS < MERGE_HEADS ? HEADS : MERGE_HEADS,
     CELLS = BLOCK_HEADS * COLUMNS,
     SLICES = THREADS_MERGE / CELLS,
-    IN_FLIGHT = 5,  /* partial results that a thread loads at once */
+    IN_FLIGHT = 8,  /* partial results that a thread loads at once */
     STATE_OPEN = 1, /* segment_state of gen/plan.h */
     STATE_LAST = 2,
     RECORD_INTS = 4
@@ -68,19 +68,19 @@ DEVICE int chain_length(const int *records, int worker, int workers, int lane)
     return own == STATE_OPEN ? workers - worker : 0;
 }
 
-/* The mean over a slice of the chain, of one cell. */
-DEVICE mean merge_slice(const byte *partials, int worker, int links, int head, int column, int slice)
+/* The mean over every stride-th partial result of the chain, of one cell. */
+DEVICE mean merge_slice(const byte *partials, int worker, int links, int head, int column, int slice, int stride)
 {
     mean result = {MINUS_INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f}};
     const int step = 2 * PARTIAL_BYTES; /* from one worker to the next */
-    for (int base = slice; base < links; base += SLICES * IN_FLIGHT) {
+    for (int base = slice; base < links; base += stride * IN_FLIGHT) {
         const byte *first = partials + (long long)(worker + base) * step;
         float4 value[IN_FLIGHT];
         float lse2[IN_FLIGHT], maximum = result.maximum;
 #pragma unroll
         for (int i = 0; i < IN_FLIGHT; i++) {
-            int link = base + i * SLICES;
-            const byte *partial = first + i * SLICES * step;
+            int link = base + i * stride;
+            const byte *partial = first + i * stride * step;
             if (i == 0 && link == 0)
                 partial += PARTIAL_BYTES; /* the first of the chain lies in slot 1, the others in slot 0 */
             lse2[i] = MINUS_INFINITY;
@@ -109,42 +109,64 @@ DEVICE mean merge_cell(const mean *slices, int cell)
     return result;
 }
 
-/* Merges one chain for the heads of this block. */
-DEVICE void merge_chain(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads, int worker, int links)
+/* Where results go. */
+typedef struct merge_target {
+    const byte *workspace;
+    byte *out;
+    float *lse;
+    long long out_stride;
+    int workers, kv_heads;
+} merge_target;
+
+DEVICE const byte *partials_of(merge_target t)
 {
-    __shared__ mean slices[SLICES * CELLS];
-    const int *records = (const int *)workspace;
-    int thread = (int)threadIdx.x, cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS,
-        head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS, item = __ldcg(records + (worker * 2 + 1) * RECORD_INTS + 1);
-    bool active = slice < SLICES && head < HEADS;
-    __syncthreads(); /* the chain before has been read from the slices */
-    if (active)
-        slices[thread] =
-            merge_slice(workspace + (long long)workers * 2 * RECORD_INTS * 4, worker, links, head, column, slice);
-    __syncthreads();
-    if (!active || slice != 0) return;
-    mean result = merge_cell(slices, cell);
-    long long row = (long long)(item % kv_heads) * HEADS + head;
+    return t.workspace + (long long)t.workers * 2 * RECORD_INTS * 4;
+}
+
+/* Writes one cell of the item whose chain begins at a worker. */
+DEVICE void store_cell(merge_target t, int worker, int head, int column, mean result)
+{
+    int item = __ldcg((const int *)t.workspace + (worker * 2 + 1) * RECORD_INTS + 1);
+    long long row = (long long)(item % t.kv_heads) * HEADS + head;
     float inverse = result.sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, result.sum); /* the output is 0 if all weights were */
     float mean_value[4] = {result.total.x * inverse, result.total.y * inverse, result.total.z * inverse,
                            result.total.w * inverse};
-    OF(store_, O_TYPE)(out + item / kv_heads * out_stride, row * HEAD_DIM + column * 4, mean_value);
-    if (lse && column == 0) lse[(long long)item * HEADS + head] = 0.69314718f * (result.maximum + log2f(result.sum));
+    OF(store_, O_TYPE)(t.out + item / t.kv_heads * t.out_stride, row * HEAD_DIM + column * 4, mean_value);
+    if (t.lse && column == 0) t.lse[(long long)item * HEADS + head] = 0.69314718f * (result.maximum + log2f(result.sum));
 }
 
-ENTRY(THREADS_MERGE, 4)
+/* Merges one chain by all slices. */
+DEVICE void merge_chain(merge_target t, int worker, int links, int head, int column, int slice, bool active)
+{
+    __shared__ mean slices[SLICES * CELLS];
+    int thread = (int)threadIdx.x;
+    __syncthreads(); /* the chain before has been read from the slices */
+    if (active) slices[thread] = merge_slice(partials_of(t), worker, links, head, column, slice, SLICES);
+    __syncthreads();
+    if (active && slice == 0) store_cell(t, worker, head, column, merge_cell(slices, thread));
+}
+
+ENTRY(THREADS_MERGE, 3)
 foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads)
 {
     __shared__ int links[MERGE_WORKERS];
-    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    merge_target t = {workspace, out, lse, out_stride, workers, kv_heads};
+    int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32, first = (int)blockIdx.x * MERGE_WORKERS;
+    int cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS, head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS;
+    bool active = slice < SLICES && head < HEADS, all_short = true;
     wait_for_previous_kernel();
     if (warp < MERGE_WORKERS) {
-        int worker = (int)blockIdx.x * MERGE_WORKERS + warp;
-        int length = worker < workers ? chain_length((const int *)workspace, worker, workers, lane) : 0;
+        int length = first + warp < workers ? chain_length((const int *)workspace, first + warp, workers, lane) : 0;
         if (lane == 0) links[warp] = length;
     }
     __syncthreads();
+    for (int k = 0; k < MERGE_WORKERS; k++) all_short = all_short && links[k] <= IN_FLIGHT;
+    if (all_short) {
+        for (int k = slice; active && k < MERGE_WORKERS; k += SLICES)
+            if (links[k] != 0)
+                store_cell(t, first + k, head, column, merge_slice(partials_of(t), first + k, links[k], head, column, 0, 1));
+        return;
+    }
     for (int k = 0; k < MERGE_WORKERS; k++)
-        if (links[k] != 0)
-            merge_chain(workspace, out, lse, out_stride, workers, kv_heads, (int)blockIdx.x * MERGE_WORKERS + k, links[k]);
+        if (links[k] != 0) merge_chain(t, first + k, links[k], head, column, slice, active);
 }

@@ -39,7 +39,7 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
             ptx_scope_pop(b);
             ptx_wgmma_fence(b);
             for (int step = 0; step < p->k_steps; step++)
-                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->sums[acc % p->score_flight], p->qk_columns / 2, a[step], d->q_descriptor[share][step], share + step > 0);
+                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->sums[acc % p->score_flight], p->qk_columns / 2, a[step], decode_q_descriptor(d, share, step), share + step > 0);
         }
     }
     ptx_wgmma_commit(b);

@@ -68,7 +68,7 @@ void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile)
         ptx_wgmma_fence(b);
         for (int step = 0; step < 2; step++)
             for (int tile = first_tile; tile < end_tile; tile++)
-                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->sums[tile % p->value_tiles], p->pv_columns / 2, a[step][tile], d->p_descriptor[2 * chunk + step], chunk + step > 0);
+                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->sums[tile % p->value_tiles], p->pv_columns / 2, a[step][tile], decode_p_descriptor(d, 2 * chunk + step), chunk + step > 0);
         /* the operands of value_flight chunks are in registers at a time */
         ptx_wgmma_commit(b);
         if (chunk + 1 >= p->value_flight && chunk + 1 < chunks) ptx_wgmma_wait(b, ptx_imm(p->value_flight - 1));

@@ -29,7 +29,7 @@
 #define K_METADATA             (V_CODES + PAGE_TOKENS * HEAD_DIM * V_BITS / 8)
 #define V_METADATA             (K_METADATA + PAGE_TOKENS * 4)
 #define PARTIAL_BYTES          ((HEADS * (HEAD_DIM + 1) * 4 + 15) / 16 * 16)
-#define MERGE_WORKERS          3
+#define MERGE_WORKERS          4
 #define MERGE_HEADS            (HEAD_DIM < 256 ? 256 / HEAD_DIM : 1)
 #define THREADS_MERGE          256
 #define THREADS_APPEND_PREFILL 256
