@@ -95,18 +95,20 @@ static bool plan_stages(decode_plan *p)
     return false;
 }
 
-/* What is in flight must fit into a consumer's registers beside a block's scores: twice the heads leave half the room, and three consumers less
-   than two. */
+/* What is in flight must fit into a consumer's registers beside a block's scores. Twice the heads leave half the room; chunks of V in flight are halved
+   by 4-bit V (twice the words), by a third consumer when K or V has 4 bits, and by accumulators of another length for one or two heads. Whether it
+   fits is for ptxas to say: tools/check.sh assembles the whole grid and refuses spills. */
 static void plan_flight(decode_plan *p)
 {
-    bool wide = p->head_blocks > 1, many_words = p->v.words > 4;
+    bool wide = p->head_blocks > 1, many_words = p->v.words > 4, three = p->consumers == MAX_CONSUMERS;
+    bool four_bits = p->cfg.k.codes->bits > 2 || many_words;
+    int halvings = many_words + (three && four_bits) + (p->tiles_sharing == 4);
     p->descriptors_kept = p->tiles_sharing * p->k_steps + p->v_steps <= KEPT_DESCRIPTORS;
-    p->tile_flight = p->tiles_sharing > 1 && p->k_steps > 4 ? 1 : 16 / p->k_steps;
+    p->tile_flight = p->tiles_sharing > 2 ? (p->k_steps > 4 ? 1 : 2) : 16 / p->k_steps;
     p->score_flight = p->accumulators == 1 || wide ? 1 : p->accumulators / 2;
     p->value_tiles = wide && p->channel_tiles > 1 ? p->channel_tiles / 2 : p->channel_tiles;
     p->value_early = wide ? 0 : many_words ? 1 : 2;
-    int flight = 4 >> (many_words + (p->consumers == MAX_CONSUMERS && many_words) + (p->tiles_sharing == 4));
-    p->value_flight = wide || flight < 1 ? 1 : flight;
+    p->value_flight = wide || halvings > 2 ? 1 : 4 >> halvings;
 }
 
 static void plan_shared(decode_plan *p)

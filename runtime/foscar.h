@@ -239,7 +239,7 @@ FOSCAR_API foscar_status foscar_kernel_describe(const foscar_kernel *kernel, fos
  *     page_table[first(b) + t / page_tokens],   first(b) = page_indptr ? page_indptr[b] : b * table_stride,
  * at pages + page * page_stride + kv_head * head_stride, row t % page_tokens. Sequences may share pages. The contents of pages, page_table,
  * page_indptr and lengths are read on the device when the kernel runs and may differ at each replay of a graph.
- * Memory of pages is filled with zeros once, when it is allocated, since kernels read (and ignore) the rest of a chunk of 64 tokens. */
+ * Memory of pages needs no initial value: kernels ignore what lies beyond a sequence's length, whatever it holds. */
 typedef struct foscar_cache {
     uint32_t struct_size;
     int32_t batch;               /* sequences, >= 1 */

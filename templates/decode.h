@@ -53,13 +53,13 @@ typedef struct decode {
     ptx_value k_offset, meta_offset;      /* this thread's bytes in a stage: K words, K metadata of its tokens */
 
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
-    ptx_value q_step;                                     /* score per unit of the first accumulator's sums and of a K scale of 1 */
+    ptx_value q_step[MAX_TILES];                          /* score per unit of an accumulator's sums and of a K scale of 1 */
     ptx_value q_sum[MAX_THREAD_HEADS];
     ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
     ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
 
     /* One block */
-    ptx_value sums[MAX_TILES][32];                        /* int32 accumulators of the product in flight, the first or the second */
+    ptx_value score_sums[MAX_TILES][32], value_sums[MAX_TILES][32]; /* int32 accumulators of the two products */
     ptx_value value[MAX_CHUNKS][MAX_WORDS];               /* V words */
     ptx_value k_words[2][MAX_TILES], v_words[2][MAX_TILES]; /* metadata [row half][accumulator] */
     ptx_value score[MAX_TILES][2][MAX_THREAD_HEADS];      /* [accumulator][row half][head] of this block */

@@ -182,17 +182,13 @@ static void init_barriers(decode *d)
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_scope_push(b, "init");
-    ptx_value skip = ptx_label_new(b, "not_first"), other = ptx_setp_ne(b, d->tid, ptx_imm(0));
+    /* the barriers of both rings lie in one row, a pair for each of the first threads */
+    ptx_value skip = ptx_label_new(b, "no_barrier"), other = ptx_setp_ge(b, d->tid, ptx_imm(p->consumers * (p->k_ring.stages + p->v_ring.stages)));
     ptx_guard(b, other);
     ptx_bra(b, skip);
-    const ring_plan *rings[2] = {&p->k_ring, &p->v_ring};
-    for (int k = 0; k < 2; k++) {
-        for (int s = 0; s < p->consumers * rings[k]->stages; s++) {
-            ptx_value full = ptx_at(d->shared, p->shared[rings[k]->barriers_at].offset + (uint32_t)s * 16);
-            ptx_mbarrier_init(b, full, ptx_imm(1));            /* the producer, once a block */
-            ptx_mbarrier_init(b, ptx_at(full, 8), ptx_imm(4)); /* one for each warp of the consumer */
-        }
-    }
+    ptx_value full = ptx_at(ptx_mad_lo(b, d->tid, ptx_imm(16), d->shared), p->shared[SHARED_BARRIERS_K].offset);
+    ptx_mbarrier_init(b, full, ptx_imm(1));            /* the producer, once a block */
+    ptx_mbarrier_init(b, ptx_at(full, 8), ptx_imm(4)); /* one for each warp of the consumer */
     ptx_fence_mbarrier_init(b);
     ptx_label_place(b, skip);
     if (p->cfg.heads % 8 > 0) clear_missing_heads(d);
@@ -379,7 +375,7 @@ static void consumer_registers(decode *d)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    d->q_step = ptx_reg(b, PTX_KIND_F);
+    for (int acc = 0; acc < p->accumulators; acc++) d->q_step[acc] = ptx_reg(b, PTX_KIND_F);
     for (int e = 0; e < p->thread_heads; e++) {
         d->q_sum[e] = ptx_reg(b, PTX_KIND_F);
         d->reference[e] = ptx_reg(b, PTX_KIND_F);
@@ -393,9 +389,12 @@ static void consumer_registers(decode *d)
                 d->next_score[acc][h][e] = ptx_reg(b, PTX_KIND_F);
             }
     }
-    int tiles = p->score_flight > p->value_tiles ? p->score_flight : p->value_tiles, columns = p->qk_columns > p->pv_columns ? p->qk_columns : p->pv_columns;
-    for (int tile = 0; tile < tiles; tile++)
-        for (int n = 0; n < columns / 2; n++) d->sums[tile][n] = ptx_reg(b, PTX_KIND_R);
+    /* both products use the same accumulators, unless they differ in length, which would tie ptxas's hands */
+    for (int tile = 0; tile < MAX_TILES; tile++)
+        for (int n = 0; n < p->pv_columns / 2; n++) {
+            d->value_sums[tile][n] = ptx_reg(b, PTX_KIND_R);
+            d->score_sums[tile][n] = p->qk_columns == p->pv_columns ? d->value_sums[tile][n] : ptx_reg(b, PTX_KIND_R);
+        }
 }
 
 static void item_start(decode *d)

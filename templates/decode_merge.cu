@@ -123,10 +123,9 @@ DEVICE const byte *partials_of(merge_target t)
     return t.workspace + (long long)t.workers * 2 * RECORD_INTS * 4;
 }
 
-/* Writes one cell of the item whose chain begins at a worker. */
-DEVICE void store_cell(merge_target t, int worker, int head, int column, mean result)
+/* Writes one cell of an item. */
+DEVICE void store_cell(merge_target t, int item, int head, int column, mean result)
 {
-    int item = __ldcg((const int *)t.workspace + (worker * 2 + 1) * RECORD_INTS + 1);
     long long row = (long long)(item % t.kv_heads) * HEADS + head;
     float inverse = result.sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, result.sum); /* the output is 0 if all weights were */
     float mean_value[4] = {result.total.x * inverse, result.total.y * inverse, result.total.z * inverse,
@@ -136,37 +135,39 @@ DEVICE void store_cell(merge_target t, int worker, int head, int column, mean re
 }
 
 /* Merges one chain by all slices. */
-DEVICE void merge_chain(merge_target t, int worker, int links, int head, int column, int slice, bool active)
+DEVICE void merge_chain(merge_target t, int item, int worker, int links, int head, int column, int slice, bool active)
 {
     __shared__ mean slices[SLICES * CELLS];
     int thread = (int)threadIdx.x;
     __syncthreads(); /* the chain before has been read from the slices */
     if (active) slices[thread] = merge_slice(partials_of(t), worker, links, head, column, slice, SLICES);
     __syncthreads();
-    if (active && slice == 0) store_cell(t, worker, head, column, merge_cell(slices, thread));
+    if (active && slice == 0) store_cell(t, item, head, column, merge_cell(slices, thread));
 }
 
 ENTRY(THREADS_MERGE, 3)
 foscar_merge(const byte *workspace, byte *out, float *lse, long long out_stride, int workers, int kv_heads)
 {
-    __shared__ int links[MERGE_WORKERS];
+    __shared__ int links[MERGE_WORKERS], item[MERGE_WORKERS];
     merge_target t = {workspace, out, lse, out_stride, workers, kv_heads};
     int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32, first = (int)blockIdx.x * MERGE_WORKERS;
     int cell = thread % CELLS, slice = thread / CELLS, column = cell % COLUMNS, head = (int)blockIdx.y * BLOCK_HEADS + cell / COLUMNS;
     bool active = slice < SLICES && head < HEADS, all_short = true;
     wait_for_previous_kernel();
     if (warp < MERGE_WORKERS) {
-        int length = first + warp < workers ? chain_length((const int *)workspace, first + warp, workers, lane) : 0;
-        if (lane == 0) links[warp] = length;
+        const int *records = (const int *)workspace;
+        int worker = first + warp, own = lane == 0 && worker < workers ? __ldcg(records + (worker * 2 + 1) * RECORD_INTS + 1) : 0;
+        int length = worker < workers ? chain_length(records, worker, workers, lane) : 0;
+        if (lane == 0) links[warp] = length, item[warp] = own;
     }
     __syncthreads();
     for (int k = 0; k < MERGE_WORKERS; k++) all_short = all_short && links[k] <= IN_FLIGHT;
     if (all_short) {
         for (int k = slice; active && k < MERGE_WORKERS; k += SLICES)
             if (links[k] != 0)
-                store_cell(t, first + k, head, column, merge_slice(partials_of(t), first + k, links[k], head, column, 0, 1));
+                store_cell(t, item[k], head, column, merge_slice(partials_of(t), first + k, links[k], head, column, 0, 1));
         return;
     }
     for (int k = 0; k < MERGE_WORKERS; k++)
-        if (links[k] != 0) merge_chain(t, first + k, links[k], head, column, slice, active);
+        if (links[k] != 0) merge_chain(t, item[k], first + k, links[k], head, column, slice, active);
 }

@@ -1,8 +1,6 @@
 /* First product: scores of a block's 256 tokens. Warp w takes chunk w; tile i of a chunk holds tokens 4*(rr + 8*h) + i. */
 #include "decode.h"
 
-#include <math.h>
-
 /* Words of this thread for the token tiles that share them: for each step the four registers of an operand. */
 static void load_words(decode *d, ptx_value address, int group, ptx_value words[][4])
 {
@@ -39,7 +37,7 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
             ptx_scope_pop(b);
             ptx_wgmma_fence(b);
             for (int step = 0; step < p->k_steps; step++)
-                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->sums[acc % p->score_flight], p->qk_columns / 2, a[step], decode_q_descriptor(d, share, step), share + step > 0);
+                ptx_wgmma(b, PTX_OP_wgmma_u8_s8, d->score_sums[acc % p->score_flight], p->qk_columns / 2, a[step], decode_q_descriptor(d, share, step), share + step > 0);
         }
     }
     ptx_wgmma_commit(b);
@@ -68,7 +66,7 @@ void stage_score_combine(decode *d, int first, int end)
     const decode_plan *p = d->p;
     ptx_scope_push(b, "k");
     for (int acc = first; acc < end; acc++) {
-        const ptx_value *sums = d->sums[acc % p->score_flight];
+        const ptx_value *sums = d->score_sums[acc % p->score_flight];
         for (int h = 0; h < 2; h++) {
             ptx_value meta[2]; /* minimum, scale */
             ptx_scope_push(b, "metadata");
@@ -76,9 +74,7 @@ void stage_score_combine(decode *d, int first, int end)
             ptx_value minimum = ptx_cvt_f32_f16(b, meta[0]), scale = ptx_cvt_f32_f16(b, meta[1]);
             ptx_scope_pop(b);
             ptx_scope_push(b, "scale");
-            scale = ptx_mul_f32(b, scale, d->q_step);
-            int field = acc % p->cfg.k.codes->fields; /* of the tile, but for what q_step has of it already */
-            if (field > 0) scale = ptx_mul_f32(b, scale, ptx_fimm(ldexpf(1, -p->cfg.k.codes->bits * field)));
+            scale = ptx_mul_f32(b, scale, d->q_step[acc]);
             ptx_scope_pop(b);
             for (int e = 0; e < p->thread_heads; e++) {
                 ptx_scope_push(b, "combine");

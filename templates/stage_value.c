@@ -68,7 +68,7 @@ void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile)
         ptx_wgmma_fence(b);
         for (int step = 0; step < 2; step++)
             for (int tile = first_tile; tile < end_tile; tile++)
-                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->sums[tile % p->value_tiles], p->pv_columns / 2, a[step][tile], decode_p_descriptor(d, 2 * chunk + step), chunk + step > 0);
+                ptx_wgmma(b, PTX_OP_wgmma_u8_u8, d->value_sums[tile % p->value_tiles], p->pv_columns / 2, a[step][tile], decode_p_descriptor(d, 2 * chunk + step), chunk + step > 0);
         /* the operands of value_flight chunks are in registers at a time */
         ptx_wgmma_commit(b);
         if (chunk + 1 >= p->value_flight && chunk + 1 < chunks) ptx_wgmma_wait(b, ptx_imm(p->value_flight - 1));
@@ -88,7 +88,7 @@ void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int
         for (int field = 1; field < p->v.tiles; field++) factor[field] = ptx_mul_f32(b, f->block[e], ptx_fimm(ldexpf(1, -p->cfg.v.codes->bits * p->v.steps * field)));
         for (int tile = first_tile; tile < end_tile; tile++) {
             for (int h = 0; h < 2; h++) {
-                const ptx_value *acc = d->sums[tile % p->value_tiles] + (e / 2) * 12 + 2 * h + e % 2;
+                const ptx_value *acc = d->value_sums[tile % p->value_tiles] + (e / 2) * 12 + 2 * h + e % 2;
                 ptx_value sum = decode_combine_limbs(d, acc[0], acc[4], acc[8]), o = d->o[tile][h][e];
                 ptx_mul_f32_to(b, o, o, f->old[e]);
                 ptx_fma_f32_to(b, o, sum, factor[tile % p->v.tiles], o);

@@ -111,6 +111,8 @@ static void limbs_of_p_and_q_are_neighbours(void **state)
 
 static void check_small_areas(const decode_plan *p)
 {
+    const shared_region *k = &p->shared[SHARED_BARRIERS_K], *v = &p->shared[SHARED_BARRIERS_V]; /* made ready as one row */
+    holds(p, k->offset + k->bytes == v->offset && k->bytes % 16 == 0 && (k->bytes + v->bytes) / 16 <= (uint32_t)p->threads);
     uint32_t warps = (uint32_t)p->threads / WARP, heads = (uint32_t)p->padded_heads;
     uint32_t exchange = p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers;
     holds(p, EXCHANGE_Q_MAX + 16 <= EXCHANGE_Q_SUM);

@@ -37,14 +37,14 @@ run_part() {
     [ "$verdict" = ok ] || grep -v ' ok$' "$OUT/$name.log" | head -n 20
 }
 
-# run_grid NAME SUFFIX ARGUMENTS...: the same over every spec of `list` (plus SUFFIX), by as many processes as there are pairs of cores: building kernels
+# run_grid NAME SUFFIX ARGUMENTS...: the same over every spec of `list` (plus SUFFIX), by as many processes as there are cores: building kernels
 # takes longer than running them.
 run_grid() {
     local name=$1 suffix=$2 begin=$SECONDS verdict=ok detail
     shift 2
     rm -rf "$OUT/$name" && mkdir -p "$OUT/$name"
     export foscar
-    "$foscar" list --specs | awk -v suffix="$suffix" 'suffix == "" || !/-o/ { print $0 suffix }' | xargs -n 8 -P "$((($(nproc) + 1) / 2))" bash -c \
+    "$foscar" list --specs | awk -v suffix="$suffix" 'suffix == "" || !/-o/ { print $0 suffix }' | xargs -n 8 -P "$(nproc)" bash -c \
         'folder=$1; shift; n=0; for a; do [ "$a" = : ] && break; n=$((n + 1)); done; specs=("${@:n+2}"); "$foscar" run "${specs[@]}" "${@:1:n}" >"$folder/${specs[0]}.log" 2>&1' \
         _ "$OUT/$name" "$@" : || { verdict=FAIL failed=1; }
     cat "$OUT/$name"/*.log >"$OUT/$name.log"
@@ -86,7 +86,7 @@ sanitizer() {
     for tool in memcheck racecheck; do
         local log="$OUT/sanitizer_$tool.log" verdict=ok
         "$foscar" run $two >/dev/null 2>&1 # so that the sanitizer does not watch NVRTC
-        timeout 300 "$sanitizer" --tool $tool --error-exitcode 9 "$foscar" run $two --batch 3 --context ragged:700 --lse --seed 1 >"$log" 2>&1
+        timeout 90 "$sanitizer" --tool $tool --error-exitcode 9 "$foscar" run $two --batch 3 --context ragged:700 --lse --seed 1 >"$log" 2>&1
         case $? in
         0) ;;
         9) verdict=FAIL failed=1 ;;
