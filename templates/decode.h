@@ -100,18 +100,30 @@ void stage_output_start(decode *d); /* records of a worker that has written noth
 /* Loads this thread's metadata words [row half][accumulator] at a shared address. */
 void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES]);
 
-ptx_value decode_token_group(decode *d, ptx_value lane); /* which of the token tiles that share an accumulator a lane's columns belong to */
+/* stage_setup.c: before the first block. */
+void decode_init_barriers(decode *d);
+void decode_consumer_setup(decode *d);     /* registers that stay as they are */
+void decode_consumer_registers(decode *d); /* registers that live across blocks */
+ptx_value decode_q_descriptor(decode *d, int share, int step); /* of Q limbs: window of a tile that shares an accumulator, step of 32 channels */
+ptx_value decode_p_descriptor(decode *d, int step);            /* of P' limbs: step of 32 tokens */
 
-/* decode_hopper.c: pieces that several stages use. Parameters are loaded where they are used, so that they occupy no registers elsewhere. */
+/* stage_produce.c: one warp feeds one consumer. */
+void stage_produce(decode *d, ptx_value consumer);
+
+/* decode_common.c: rings of stages. */
+ring ring_start(decode *d, const ring_plan *plan, ptx_value consumer); /* of one worker, at its first stage */
+void ring_advance(decode *d, ring *r);
+void ring_release(decode *d, const ring *r);        /* one arrival a warp tells the producer that the consumer is done with a stage */
+ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */
+ptx_value decode_barrier(decode *d, const ring *r); /* of its full barrier; the empty one is 8 bytes on */
+
+/* decode_common.c: pieces that several stages use. Parameters are loaded where they are used, so that they occupy no registers elsewhere. */
+ptx_value decode_token_group(decode *d, ptx_value lane); /* which of the token tiles that share an accumulator a lane's columns belong to */
 ptx_value decode_param_value(decode *d, decode_param param);
 ptx_value decode_offset(decode *d, ptx_value index, decode_param stride); /* index * stride, 64-bit */
 ptx_value decode_worker(decode *d, ptx_value consumer); /* number of a consumer of this block among all */
 void decode_place_thread(decode *d);                /* thread, warp, rr and hq anew, so that they need not live across the blocks before */
 ptx_value decode_uniform(decode *d, ptx_value x);   /* x, the same in all lanes, in a form that lets ptxas use uniform registers */
-ptx_value decode_q_descriptor(decode *d, int share, int step); /* of Q limbs: window of a tile that shares an accumulator, step of 32 channels */
-ptx_value decode_p_descriptor(decode *d, int step);            /* of P' limbs: step of 32 tokens */
-ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */
-ptx_value decode_barrier(decode *d, const ring *r); /* of its full barrier; the empty one is 8 bytes on */
 void decode_wait(decode *d, ptx_value barrier, ptx_value parity); /* until the phase of that parity is complete */
 void decode_consumer_sync(decode *d);                             /* the 128 threads of a consumer */
 ptx_value decode_combine_limbs(decode *d, ptx_value high, ptx_value middle, ptx_value low); /* to float32 */
