@@ -60,7 +60,11 @@ foscar_status toolkit_upload(foscar_runtime *runtime, void *device, const void *
     const driver *cuda;
     foscar_status status = enter(runtime, &cuda, err);
     if (status != FOSCAR_OK || bytes == 0) return status;
-    return driver_result(cuda, cuda->cuMemcpyHtoD_v2(device_address(device), host, bytes), "copying to the GPU", err);
+    status = driver_result(cuda, cuda->cuMemcpyHtoD_v2(device_address(device), host, bytes), "copying to the GPU", err);
+    /* From pageable memory the call returns when the host's bytes may change, not when they have arrived ("API synchronization behavior" of the CUDA
+       driver's manual), and our streams do not wait for the null stream: a launch right after it could read what was there before. */
+    if (status == FOSCAR_OK) status = driver_result(cuda, cuda->cuStreamSynchronize(NULL), "copying to the GPU", err);
+    return status;
 }
 
 foscar_status toolkit_download(foscar_runtime *runtime, void *host, const void *device, uint64_t bytes,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime.h"
+#include "toolkit.h"
 
 static const char spec[] = "sm_90a-k2t128-v2t128-d128-h8-p64";
 
@@ -43,6 +44,7 @@ static struct fake {
     int name_count;
     int32_t check_code;
     int capturing, modes;
+    int on_its_way; /* copies to the GPU that the null stream has not been waited for after */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static CUcontext primary = (CUcontext)(uintptr_t)0x1000;
@@ -280,10 +282,19 @@ static CUresult fake_copy_back(void *host, CUdeviceptr address, size_t bytes, CU
     return 0;
 }
 
+static CUresult fake_copy_there(CUdeviceptr address, const void *host, size_t bytes)
+{
+    (void)address, (void)host, (void)bytes;
+    OR_FAIL();
+    fake.on_its_way++;
+    return 0;
+}
+
 static CUresult fake_synchronise(CUstream stream)
 {
-    (void)stream;
-    return outcome();
+    OR_FAIL();
+    if (stream == NULL) fake.on_its_way = 0;
+    return 0;
 }
 
 static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *status)
@@ -321,6 +332,7 @@ static const driver fake_driver = {
     .cuMemAlloc_v2 = fake_allocate,
     .cuMemFree_v2 = fake_free,
     .cuMemsetD8Async = fake_fill,
+    .cuMemcpyHtoD_v2 = fake_copy_there,
     .cuMemcpyDtoHAsync_v2 = fake_copy_back,
     .cuStreamSynchronize = fake_synchronise,
     .cuStreamIsCapturing = fake_is_capturing,
@@ -745,6 +757,23 @@ static void a_failing_check_gives_its_memory_back(void **state)
     foscar_close(runtime);
 }
 
+/* A launch on a stream of its own right after the copy once read what was there before. */
+static void an_upload_has_arrived_when_it_returns(void **state)
+{
+    (void)state;
+    foscar_runtime *runtime = open_over_fake();
+    foscar_error err;
+    const char bytes[16] = {0};
+    assert_int_equal(toolkit_upload(runtime, at(0x70000), bytes, sizeof bytes, &err), FOSCAR_OK);
+    assert_int_equal(fake.on_its_way, 0);
+    fake.calls = 0;
+    assert_int_equal(toolkit_upload(runtime, at(0x70000), bytes, sizeof bytes, &err), FOSCAR_OK);
+    fake.fail_at = fake.calls; /* the last call is the wait */
+    fake.calls = 0;
+    assert_int_equal(toolkit_upload(runtime, at(0x70000), bytes, sizeof bytes, &err), FOSCAR_DRIVER_ERROR);
+    foscar_close(runtime);
+}
+
 static void a_child_of_fork_launches_nothing(void **state)
 {
     (void)state;
@@ -783,6 +812,7 @@ int main(void)
         cmocka_unit_test(append_and_dequantise_launch_their_kernels),
         cmocka_unit_test(check_names_sequence_entry_and_value),
         cmocka_unit_test(a_failing_check_gives_its_memory_back),
+        cmocka_unit_test(an_upload_has_arrived_when_it_returns),
         cmocka_unit_test(a_child_of_fork_launches_nothing),
     };
     return cmocka_run_group_tests_name("runtime_prepare", tests, make_directory, remove_directory);
