@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds with gcc and clang (warnings are errors), runs every test, compares the PTX that both builds make of the whole grid, and assembles it.
+# Builds with gcc and clang (warnings are errors) and with the address and undefined-behaviour sanitizers, runs every test in each build, compares the
+# PTX that gcc's and clang's builds make of the whole grid, and assembles it.
 # Ends with one line: N passed, N failed. Logs are in build/check.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -24,9 +25,11 @@ step() {
     fi
 }
 
-build() { # COMPILER FOLDER
-    if [ -f "$2/build.ninja" ]; then meson configure "$2" -Dwerror=true; else CC=$1 meson setup "$2" -Dwerror=true -Dtests=enabled; fi &&
-        ninja -C "$2"
+build() { # COMPILER FOLDER [OPTION...]
+    local compiler=$1 folder=$2
+    shift 2
+    if [ -f "$folder/build.ninja" ]; then meson configure "$folder" -Dwerror=true "$@"; else CC=$compiler meson setup "$folder" -Dwerror=true -Dtests=enabled "$@"; fi &&
+        ninja -C "$folder"
 }
 
 # Runs the tests of a build and adds their cmocka cases up; a program that crashes or times out counts as one failure.
@@ -89,8 +92,10 @@ same_grids() { # FOLDER FOLDER
 mkdir -p "$logs"
 step build_gcc build gcc build
 step build_clang build clang build-clang
+step build_sanitized build gcc build-sanitized -Db_sanitize=address,undefined -Db_lundef=false
 [ -x build/tools/foscar/foscar ] && run_tests tests_gcc build
 [ -x build-clang/tools/foscar/foscar ] && run_tests tests_clang build-clang
+[ -x build-sanitized/tools/foscar/foscar ] && run_tests tests_sanitized build-sanitized
 step emit_grid_gcc emit_grid build &&
     step emit_grid_clang emit_grid build-clang &&
     step same_ptx_from_gcc_and_clang same_grids build build-clang
