@@ -40,6 +40,14 @@
     PARAM(workers, 4, "workers of the decode launch: blocks * consumers")                                              \
     PARAM(kv_heads, 4, "KV heads")
 
+/* Where a paged cache lies, in the lists of all kernels that read or write it. */
+#define PAGED_CACHE_PARAMS(PARAM)                                                                                      \
+    PARAM(pages, 8, "first page, address")                                                                             \
+    PARAM(page_stride, 8, "bytes from one page to the next")                                                           \
+    PARAM(head_stride, 8, "bytes from one KV head of a page to the next")                                              \
+    PARAM(page_table, 8, "int32 page numbers, address")                                                                \
+    PARAM(page_indptr, 8, "int32 [batch + 1] first entry of each sequence in page_table (CSR), or 0 (padded)")
+
 /* Quantises and appends many tokens. token_indptr[b] .. token_indptr[b + 1] are the rows of k and v that sequence b
    takes at its end, so they get the positions lengths[b] - n .. lengths[b] - 1; with n <= 0 or n > lengths[b] nothing
    is written. Tokens already in the cache stay as they are, bit for bit; code bits of the same 64-token chunk beyond
@@ -49,11 +57,7 @@
     PARAM(v, 8, "V [tokens, kv_heads, head_dim], address")                                                             \
     PARAM(k_stride, 8, "bytes from one token of k to the next")                                                        \
     PARAM(v_stride, 8, "bytes from one token of v to the next")                                                        \
-    PARAM(pages, 8, "first page, address")                                                                             \
-    PARAM(page_stride, 8, "bytes from one page to the next")                                                           \
-    PARAM(head_stride, 8, "bytes from one KV head of a page to the next")                                              \
-    PARAM(page_table, 8, "int32 page numbers, address")                                                                \
-    PARAM(page_indptr, 8, "int32 [batch + 1] first entry of each sequence in page_table (CSR), or 0 (padded)")         \
+    PAGED_CACHE_PARAMS(PARAM)                                                                                          \
     PARAM(lengths, 8, "int32 [batch] tokens of each sequence after the append, address")                               \
     PARAM(token_indptr, 8, "int32 [batch + 1] first row of each sequence in k and v, address")                         \
     PARAM(table_stride, 4, "entries of one row of a padded page table")                                                \
@@ -65,11 +69,7 @@
     PARAM(v, 8, "V [batch, kv_heads, head_dim], address")                                                              \
     PARAM(k_stride, 8, "bytes from one sequence of k to the next")                                                     \
     PARAM(v_stride, 8, "bytes from one sequence of v to the next")                                                     \
-    PARAM(pages, 8, "first page, address")                                                                             \
-    PARAM(page_stride, 8, "bytes from one page to the next")                                                           \
-    PARAM(head_stride, 8, "bytes from one KV head of a page to the next")                                              \
-    PARAM(page_table, 8, "int32 page numbers, address")                                                                \
-    PARAM(page_indptr, 8, "int32 [batch + 1] first entry of each sequence in page_table (CSR), or 0 (padded)")         \
+    PAGED_CACHE_PARAMS(PARAM)                                                                                          \
     PARAM(lengths, 8, "int32 [batch] tokens of each sequence after the append, address")                               \
     PARAM(table_stride, 4, "entries of one row of a padded page table")                                                \
     PARAM(batch, 4, "sequences")                                                                                       \
@@ -80,11 +80,7 @@
 #define DEQUANTISE_PARAMS(PARAM)                                                                                       \
     PARAM(k_out, 8, "K [end - begin, kv_heads, head_dim] contiguous, address, 16-byte aligned, or 0")                  \
     PARAM(v_out, 8, "V [end - begin, kv_heads, head_dim] contiguous, address, 16-byte aligned, or 0")                  \
-    PARAM(pages, 8, "first page, address")                                                                             \
-    PARAM(page_stride, 8, "bytes from one page to the next")                                                           \
-    PARAM(head_stride, 8, "bytes from one KV head of a page to the next")                                              \
-    PARAM(page_table, 8, "int32 page numbers, address")                                                                \
-    PARAM(page_indptr, 8, "int32 [batch + 1] first entry of each sequence in page_table (CSR), or 0 (padded)")         \
+    PAGED_CACHE_PARAMS(PARAM)                                                                                          \
     PARAM(table_stride, 4, "entries of one row of a padded page table")                                                \
     PARAM(sequence, 4, "the sequence")                                                                                 \
     PARAM(begin, 4, "first token")                                                                                     \

@@ -25,7 +25,6 @@ typedef enum number_type { NUMBER_BF16, NUMBER_F16, NUMBER_F32, NUMBER_TYPES } n
 typedef struct number_row {
     const char *name;   /* as in a spec: "bf16" */
     int bytes;          /* of one element in memory */
-    const char *c_type; /* as the cache kernels' CUDA source names it */
 } number_row;
 
 const number_row *number_info(number_type type);

@@ -18,9 +18,9 @@ const encoding *encoding_find(int bits)
 }
 
 static const number_row numbers[NUMBER_TYPES] = {
-    [NUMBER_BF16] = {.name = "bf16", .bytes = 2, .c_type = "__nv_bfloat16"},
-    [NUMBER_F16] = {.name = "f16", .bytes = 2, .c_type = "__half"},
-    [NUMBER_F32] = {.name = "f32", .bytes = 4, .c_type = "float"},
+    [NUMBER_BF16] = {.name = "bf16", .bytes = 2},
+    [NUMBER_F16] = {.name = "f16", .bytes = 2},
+    [NUMBER_F32] = {.name = "f32", .bytes = 4},
 };
 
 const number_row *number_info(number_type type)

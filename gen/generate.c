@@ -1,7 +1,6 @@
 /* The generator's front: plan, check, emit, verify, print or count. */
 #include "generate.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -42,16 +42,24 @@ foscar_status status_fail(foscar_error *err, foscar_status status, const char *f
     return status;
 }
 
+/* The struct_size that the caller set, at least `first`. */
+static foscar_status read_size(const char *name, const void *theirs, size_t first, uint32_t *size, foscar_error *err)
+{
+    if (theirs == NULL) return status_fail(err, FOSCAR_INVALID_ARGUMENT, "%s is NULL", name);
+    memcpy(size, theirs, sizeof *size);
+    if (*size < first)
+        return status_fail(err, FOSCAR_INVALID_ARGUMENT,
+                           "%s: struct_size is %u, at least %zu is needed; set it to sizeof the struct", name,
+                           (unsigned)*size, first);
+    return FOSCAR_OK;
+}
+
 foscar_status struct_import(const char *name, void *ours, size_t size, size_t first, const void *theirs,
                             foscar_error *err)
 {
-    uint32_t their_size;
-    if (theirs == NULL) return status_fail(err, FOSCAR_INVALID_ARGUMENT, "%s is NULL", name);
-    memcpy(&their_size, theirs, sizeof their_size);
-    if (their_size < first)
-        return status_fail(err, FOSCAR_INVALID_ARGUMENT,
-                           "%s: struct_size is %u, at least %zu is needed; set it to sizeof the struct", name,
-                           (unsigned)their_size, first);
+    uint32_t their_size = 0;
+    foscar_status status = read_size(name, theirs, first, &their_size, err);
+    if (status != FOSCAR_OK) return status;
     for (size_t i = size; i < their_size; i++)
         if (((const unsigned char *)theirs)[i] != 0)
             return status_fail(err, FOSCAR_INVALID_ARGUMENT,
@@ -65,13 +73,9 @@ foscar_status struct_import(const char *name, void *ours, size_t size, size_t fi
 foscar_status struct_export(const char *name, void *theirs, const void *ours, size_t size, size_t first,
                             foscar_error *err)
 {
-    uint32_t their_size;
-    if (theirs == NULL) return status_fail(err, FOSCAR_INVALID_ARGUMENT, "%s is NULL", name);
-    memcpy(&their_size, theirs, sizeof their_size);
-    if (their_size < first)
-        return status_fail(err, FOSCAR_INVALID_ARGUMENT,
-                           "%s: struct_size is %u, at least %zu is needed; set it to sizeof the struct", name,
-                           (unsigned)their_size, first);
+    uint32_t their_size = 0;
+    foscar_status status = read_size(name, theirs, first, &their_size, err);
+    if (status != FOSCAR_OK) return status;
     memset(theirs, 0, their_size);
     memcpy(theirs, ours, their_size < size ? their_size : size);
     memcpy(theirs, &their_size, sizeof their_size);

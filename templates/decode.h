@@ -97,6 +97,9 @@ void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int
 void stage_output(decode *d, const cursor *c, ptx_value first_block, ptx_value end_block);
 void stage_output_start(decode *d); /* records of a worker that has written nothing */
 
+/* Lanes of a quad that hold the scores of different heads; the others hold those of other token tiles. */
+static inline int decode_head_lanes(const decode_plan *p) { return 4 / p->tiles_sharing; }
+
 /* Loads this thread's metadata words [row half][accumulator] at a shared address. */
 void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES]);
 

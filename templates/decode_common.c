@@ -68,14 +68,13 @@ int decode_head_offset(int e) { return e / 2 * 8 + e % 2; }
 ptx_value decode_first_head(decode *d)
 {
     ptx_builder *b = d->b;
-    int lanes = d->p->tiles_sharing == 4 ? 1 : d->p->tiles_sharing == 2 ? 2 : 4; /* lanes of a quad with different heads */
-    return ptx_shl(b, ptx_and(b, d->hq, ptx_imm(lanes - 1)), ptx_imm(1));
+    return ptx_shl(b, ptx_and(b, d->hq, ptx_imm(decode_head_lanes(d->p) - 1)), ptx_imm(1));
 }
 
 ptx_value decode_token_group(decode *d, ptx_value lane)
 {
     ptx_builder *b = d->b;
-    int lanes = 4 / d->p->tiles_sharing; /* of a quad, for each tile */
+    int lanes = decode_head_lanes(d->p);
     return ptx_shr_u32(b, ptx_and(b, lane, ptx_imm(3)), ptx_imm(lanes == 4 ? 2 : lanes == 2 ? 1 : 0));
 }
 

@@ -14,7 +14,7 @@
  *                                                       +------ V words, mask; V empty(i) -------> PV(i)
  *                                                               O += PV(i) <-------------------------+
  *
- * Every consumer is a worker of its own: a contiguous share of all blocks (stage_schedule.c), its own ring, its own softmax state; at the end of an
+ * Every consumer is a worker of its own: a contiguous share of all blocks (stage_schedule.c), its own rings, its own softmax state; at the end of an
  * item it writes the output, or a partial result that the merge kernel adds up. Nothing is shared between consumers. */
 #include "decode_hopper.h"
 

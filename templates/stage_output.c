@@ -1,8 +1,6 @@
 /* The end of an item: sums over the consumer's threads, then the output itself or, if other workers share the item, a partial result. */
 #include "decode.h"
 
-#include <math.h>
-
 static void sum_of_warps(ptx_builder *b, ptx_value sum, const ptx_value x[4])
 {
     ptx_add_f32_to(b, sum, x[0], x[1]);
@@ -16,7 +14,7 @@ static void reduce_sums(decode *d)
     const decode_plan *p = d->p;
     decode_place_thread(d);
     for (int e = 0; e < p->thread_heads; e++) {
-        for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2) {
+        for (int delta = decode_head_lanes(p); delta < 32; delta *= 2) {
             ptx_add_f32_to(b, d->l[e], d->l[e], ptx_shfl_bfly_f32(b, d->l[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
             ptx_add_f32_to(b, d->z[e], d->z[e], ptx_shfl_bfly_f32(b, d->z[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
         }

@@ -54,7 +54,7 @@ static block_pages find_pages(decode *d, const cursor *c, ptx_value row)
     return found;
 }
 
-/* One warp feeds one consumer: lane j finds page j of each block, the first lane copies. K runs one block ahead of V, as stages fall empty. */
+/* One warp feeds one consumer: lane j finds page j of each block, an elected lane copies. K runs one block ahead of V, as stages fall empty. */
 void stage_produce(decode *d, ptx_value consumer)
 {
     ptx_builder *b = d->b;

@@ -48,7 +48,7 @@ static void store_maxima(decode *d)
     ptx_value largest = ptx_max_f32(b, ptx_cvt_f32_f16(b, halves[1]), ptx_fimm(0x1p-24f)); /* all scales zero: any reference will do */
     ptx_value unit = ptx_add_f32(b, ptx_lg2(b, largest), ptx_fimm(-22.9f));
     for (int e = 0; e < p->thread_heads; e++)
-        for (int delta = p->tiles_sharing == 4 ? 1 : p->tiles_sharing == 2 ? 2 : 4; delta < 32; delta *= 2)
+        for (int delta = decode_head_lanes(p); delta < 32; delta *= 2)
             ptx_max_f32_to(b, maxima[e], maxima[e], ptx_shfl_bfly_f32(b, maxima[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
 
     /* lanes that hold the same head write the same value to the same place; the warp's unit goes into the row of each thread's first head */
