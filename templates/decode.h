@@ -11,13 +11,13 @@ enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_STEPS = 8, MAX_C
 enum {
     EXCHANGE_Q_MAX = 0,      /* float[4]: largest |Q| seen by each warp */
     EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
-    EXCHANGE_MAXIMA = 128,   /* float[16][4]: largest score by head and warp; at the end the sums of P */
-    EXCHANGE_OFFSETS = 384,  /* float[16][4]: at the end the sums of P * V minimum */
-    EXCHANGE_UNITS = 640,    /* float[16][4]: log2 of the largest V scale less 22.9, by a thread's first head and warp */
-    EXCHANGE_ITEM = 896      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
+    EXCHANGE_MAXIMA = 128,   /* float[2][16][4]: by block modulo 2, head and warp, largest score plus log2 of the largest V scale less 22.9 */
+    EXCHANGE_SUMS = 128,     /* at the end of an item float[2][16][4]: the sums of P and of P * V minimum, by head and warp */
+    EXCHANGE_SET = 256,      /* bytes from one set of maxima or sums to the next */
+    EXCHANGE_ITEM = 640      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
 };
 
-/* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, blocks of the sequence}. */
+/* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, tokens of the sequence}. */
 enum { SCHEDULE_RECORD = 16, SCHEDULE_WARP_SUMS = 128 /* offset of uint32[16] */ };
 
 /* A position in the list of work: item (b, h), block of it, and what is left. All uniform over a role. */
@@ -55,6 +55,7 @@ typedef struct decode {
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
     ptx_value q_step[MAX_TILES];                          /* score per unit of an accumulator's sums and of a K scale of 1 */
     ptx_value q_sum[MAX_THREAD_HEADS];
+    ptx_value floor[MAX_THREAD_HEADS];                    /* below which no reference may go */
     ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
     ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
 
@@ -62,6 +63,7 @@ typedef struct decode {
     ptx_value score_sums[MAX_TILES][32], value_sums[MAX_TILES][32]; /* int32 accumulators of the two products */
     ptx_value value[MAX_CHUNKS][MAX_WORDS];               /* V words */
     ptx_value k_words[2][MAX_TILES], v_words[2][MAX_TILES]; /* metadata [row half][accumulator] */
+    ptx_value block_reference[MAX_THREAD_HEADS];          /* unit of the block's exponentials */
     ptx_value score[MAX_TILES][2][MAX_THREAD_HEADS];      /* [accumulator][row half][head] of this block */
     ptx_value next_score[MAX_TILES][2][MAX_THREAD_HEADS]; /* and of the following one */
 } decode;
@@ -80,18 +82,21 @@ void stage_score_issue(decode *d, const ring *k, int first, int end);
 void stage_score_metadata(decode *d, const ring *v);
 void stage_score_combine(decode *d, int first, int end);
 
-/* stage_softmax.c: mask and each warp's maxima; a barrier later the block's; then exponentials and P' limbs. */
-typedef struct softmax_factors {
-    ptx_value old[MAX_THREAD_HEADS], block[MAX_THREAD_HEADS]; /* of the running sums and of this block's */
-} softmax_factors;
-void stage_softmax_maxima(decode *d, const ring *v, ptx_value tokens_left);
-void stage_softmax_reference(decode *d, ptx_value reference[MAX_THREAD_HEADS]);
-softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_THREAD_HEADS]);
+/* stage_softmax.c: mask and each warp's maxima of the following block, and a barrier later its reference; the current block's exponentials and
+   P' limbs, one row half at a time; its sums added to the running ones, and the factor by which what is older than it shrinks. */
+typedef struct softmax_sums {
+    ptx_value l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS]; /* of this block: weights, weights times V minimum */
+} softmax_sums;
+void stage_softmax_maxima(decode *d, const ring *v, const cursor *c, ptx_value block);
+void stage_softmax_reference(decode *d, ptx_value block);
+void stage_softmax_start(decode *d, softmax_sums *sums);
+void stage_softmax_weights(decode *d, int h, softmax_sums *sums);
+void stage_softmax_add(decode *d, const softmax_sums *sums, ptx_value factor[MAX_THREAD_HEADS]);
 
 /* stage_value.c: the first words of V, V^T P'^T of some channel tiles [first, end), and its sums added to the output. */
 void stage_value_load(decode *d, const ring *v);
 void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile);
-void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int end_tile);
+void stage_value_update(decode *d, const ptx_value factor[MAX_THREAD_HEADS], int first_tile, int end_tile);
 
 /* stage_output.c: the end of an item, and the records of partial results. */
 void stage_output(decode *d, const cursor *c, ptx_value first_block, ptx_value end_block);

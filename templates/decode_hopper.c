@@ -3,16 +3,16 @@
  *   producer warp c             rings c in shared memory        consumer warpgroup c, block i
  *   ---------------             ------------------------        -----------------------------
  *   pages of block b+1                                          wait K full(i+1); K words, mask -----> QK(i+1), first half (tensor cores)
- *   wait K empty  <-------------------------------------+       scores(i), V metadata(i): each warp's maxima         |
+ *   wait K empty  <-------------------------------------+       exponentials(i), first half                          |
  *   copy K codes -------------> K stage: codes          |       wait V full(i+1); K metadata(i+1)                    |
  *                                                       |       scores(i+1) <----------------------------------------+
  *                                                       +------ K words, mask; K empty(i+1) -----> QK(i+1), second half
- *   wait V empty  <-------------------------------------+       barrier: the block's maxima                          |
- *   copy the rest of                                    |       exponentials(i), limbs of P'(i) to shared memory     |
- *   block b's pages ----------> V stage: V codes,       |       scores(i+1) <----------------------------------------+
- *                               K and V metadata        |       barrier: P'(i) is complete
+ *   wait V empty  <-------------------------------------+       exponentials(i), second half; P'(i) in shared memory |
+ *   copy the rest of                                    |       scores(i+1) <----------------------------------------+
+ *   block b's pages ----------> V stage: V codes,       |       V metadata(i+1): each warp's maxima(i+1)
+ *                               K and V metadata        |       barrier: P'(i) is complete, the maxima(i+1) are there
  *                                                       +------ V words, mask; V empty(i) -------> PV(i)
- *                                                               O += PV(i) <-------------------------+
+ *                                                               O = O * factor(i) + PV(i) <----------+
  *
  * Every consumer is a worker of its own: a contiguous share of all blocks (stage_schedule.c), its own rings, its own softmax state; at the end of an
  * item it writes the output, or a partial result that the merge kernel adds up. Nothing is shared between consumers. */
@@ -25,6 +25,7 @@ static void item_start(decode *d)
     ptx_builder *b = d->b;
     for (int e = 0; e < d->p->thread_heads; e++) {
         ptx_mov_f32_to(b, d->reference[e], ptx_fimm(-__builtin_inff()));
+        ptx_mov_f32_to(b, d->floor[e], ptx_fimm(-__builtin_inff()));
         ptx_mov_f32_to(b, d->l[e], ptx_fimm(0));
         ptx_mov_f32_to(b, d->z[e], ptx_fimm(0));
         for (int tile = 0; tile < d->p->channel_tiles; tile++)
@@ -40,18 +41,21 @@ static void take_next_scores(decode *d)
             for (int e = 0; e < d->p->thread_heads; e++) ptx_mov_f32_to(d->b, d->score[acc][h][e], d->next_score[acc][h][e]);
 }
 
-/* One block; with `next`, the following block's scores are computed under this one's softmax, some before and some after the maxima. */
+/* One block; with `next`, the following block's scores are computed under this one's softmax, some before and some after the first exponentials, and
+   their maxima travel with P' through the one barrier of a block. */
 static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool next)
 {
     ptx_builder *b = d->b;
     int all = d->p->accumulators, some = d->p->score_flight;
     ring next_v = *v;
+    softmax_sums sums;
+    ptx_value next_block = ptx_add(b, c->block, ptx_imm(1));
+    stage_softmax_start(d, &sums);
     if (next) {
         decode_wait(d, decode_barrier(d, k), k->parity);
         stage_score_issue(d, k, 0, some);
     }
-    ptx_value tokens_left = ptx_sub(b, c->length, ptx_mul_lo(b, c->block, ptx_imm(d->p->block_tokens)));
-    stage_softmax_maxima(d, v, tokens_left);
+    stage_softmax_weights(d, 0, &sums);
     next_v.stage = ptx_mov_b32(b, v->stage);
     next_v.parity = ptx_mov_b32(b, v->parity);
     ring_advance(d, &next_v);
@@ -66,31 +70,32 @@ static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool nex
         ring_release(d, k);
         ring_advance(d, k);
     }
-    decode_consumer_sync(d);
-    ptx_value reference[MAX_THREAD_HEADS];
-    stage_softmax_reference(d, reference);
-    softmax_factors factors = stage_softmax_weights(d, reference);
+    stage_softmax_weights(d, 1, &sums);
+    ptx_value factor[MAX_THREAD_HEADS];
+    stage_softmax_add(d, &sums, factor);
     if (next) {
         ptx_wgmma_wait(b, ptx_imm(0));
         stage_score_combine(d, all - some, all);
+        stage_softmax_maxima(d, &next_v, c, next_block);
     }
     ptx_fence_proxy_async(b); /* P' limbs, written a while ago, become visible to the tensor cores */
     stage_value_load(d, v);
     decode_consumer_sync(d);
+    if (next) stage_softmax_reference(d, next_block);
     for (int tile = 0, end = d->p->value_tiles; tile < d->p->channel_tiles; tile = end, end += d->p->value_tiles) {
         if (tile > 0) stage_value_load(d, v);
         stage_value_issue(d, v, tile, end);
         if (end == d->p->channel_tiles) ring_release(d, v);
         ptx_wgmma_wait(b, ptx_imm(0));
-        stage_value_update(d, &factors, tile, end);
+        stage_value_update(d, factor, tile, end);
     }
     ptx_mov_b32_to(b, v->stage, next_v.stage);
     ptx_mov_b32_to(b, v->parity, next_v.parity);
     if (next) take_next_scores(d);
 }
 
-/* Scores of an item's first block. */
-static void score_first_block(decode *d, ring *k, const ring *v)
+/* Scores of an item's first block, and their references. */
+static void first_block(decode *d, ring *k, const ring *v, const cursor *c)
 {
     ptx_builder *b = d->b;
     ptx_scope_push(b, "first");
@@ -104,6 +109,9 @@ static void score_first_block(decode *d, ring *k, const ring *v)
     }
     ring_release(d, k);
     ring_advance(d, k);
+    stage_softmax_maxima(d, v, c, c->block);
+    decode_consumer_sync(d);
+    stage_softmax_reference(d, c->block);
     take_next_scores(d);
     ptx_scope_pop(b);
 }
@@ -149,7 +157,7 @@ static void consume(decode *d)
     park_item(d, &c);
     stage_query(d, &c);
     item_start(d);
-    score_first_block(d, &k, &v);
+    first_block(d, &k, &v, &c);
 
     ptx_value only_one = ptx_setp_eq(b, c.block, last_block);
     ptx_guard(b, only_one);
@@ -167,9 +175,9 @@ static void consume(decode *d)
     ptx_scope_push(b, "last");
     consume_block(d, &k, &v, &c, false);
     ptx_scope_pop(b);
-    ptx_value first_block = unpark_item(d, &c), end_block = ptx_add(b, last_block, ptx_imm(1));
-    stage_output(d, &c, first_block, end_block);
-    ptx_sub_to(b, c.left, c.left, ptx_sub(b, end_block, first_block));
+    ptx_value start_block = unpark_item(d, &c), end_block = ptx_add(b, last_block, ptx_imm(1));
+    stage_output(d, &c, start_block, end_block);
+    ptx_sub_to(b, c.left, c.left, ptx_sub(b, end_block, start_block));
     ptx_value finished = ptx_setp_eq(b, c.left, ptx_imm(0));
     ptx_guard(b, finished);
     ptx_bra_uni(b, done);

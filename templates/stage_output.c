@@ -1,6 +1,8 @@
 /* The end of an item: sums over the consumer's threads, then the output itself or, if other workers share the item, a partial result. */
 #include "decode.h"
 
+#include <math.h>
+
 static void sum_of_warps(ptx_builder *b, ptx_value sum, const ptx_value x[4])
 {
     ptx_add_f32_to(b, sum, x[0], x[1]);
@@ -18,14 +20,14 @@ static void reduce_sums(decode *d)
             ptx_add_f32_to(b, d->l[e], d->l[e], ptx_shfl_bfly_f32(b, d->l[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
             ptx_add_f32_to(b, d->z[e], d->z[e], ptx_shfl_bfly_f32(b, d->z[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
         }
-        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), d->l[e]);
-        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_OFFSETS + decode_head_offset(e) * 16), d->z[e]);
+        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_SUMS + decode_head_offset(e) * 16), d->l[e]);
+        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_SUMS + EXCHANGE_SET + decode_head_offset(e) * 16), d->z[e]);
     }
     decode_consumer_sync(d);
     for (int e = 0; e < p->thread_heads; e++) {
         ptx_value l[4], z[4];
-        ptx_ld_shared_v4_f32(b, l, ptx_at(d->exchange_row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16));
-        ptx_ld_shared_v4_f32(b, z, ptx_at(d->exchange_row, EXCHANGE_OFFSETS + decode_head_offset(e) * 16));
+        ptx_ld_shared_v4_f32(b, l, ptx_at(d->exchange_row, EXCHANGE_SUMS + decode_head_offset(e) * 16));
+        ptx_ld_shared_v4_f32(b, z, ptx_at(d->exchange_row, EXCHANGE_SUMS + EXCHANGE_SET + decode_head_offset(e) * 16));
         sum_of_warps(b, d->l[e], l);
         sum_of_warps(b, d->z[e], z);
     }
@@ -52,7 +54,9 @@ static void store_head(decode *d, int e, number_type type, ptx_value rows, ptx_v
     ptx_value address = ptx_mad_wide_u32(b, index, ptx_imm(bytes), rows);
     for (int tile = 0; tile < p->channel_tiles; tile++)
         for (int h = 0; h < 2; h++) {
-            ptx_value x = ptx_mul_f32(b, ptx_add_f32(b, d->o[tile][h][e], d->z[e]), inverse);
+            /* codes were used where they stand in their byte, which belongs to the tile */
+            float unit = ldexpf(1, -p->cfg.v.codes->bits * p->v.steps * (tile % p->v.tiles));
+            ptx_value x = ptx_mul_f32(b, ptx_fma_f32(b, d->o[tile][h][e], ptx_fimm(unit), d->z[e]), inverse);
             store_number(b, type, ptx_at(address, (tile * 64 + h * 8) * bytes), x);
         }
 }

@@ -52,8 +52,7 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
 
     ptx_value batch = ptx_mov_b32(b, first), at = ptx_sub(b, start, before);
     ptx_label_place(b, walk);
-    ptx_value blocks = blocks_of(b, load_length(d, batch));
-    ptx_value item_blocks = ptx_mul_lo(b, blocks, decode_param_value(d, DECODE_PARAM_kv_heads));
+    ptx_value length = load_length(d, batch), item_blocks = ptx_mul_lo(b, blocks_of(b, length), decode_param_value(d, DECODE_PARAM_kv_heads));
     ptx_value here = ptx_setp_lt(b, at, item_blocks);
     ptx_guard(b, here);
     ptx_bra(b, found);
@@ -64,7 +63,7 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
     ptx_bra(b, walk);
     ptx_label_place(b, found);
     uint32_t record = d->p->shared[SHARED_SCHEDULE].offset + (uint32_t)(consumer * SCHEDULE_RECORD);
-    ptx_st_shared_v4(b, ptx_at(d->shared, record), (ptx_value[]){batch, at, count, blocks});
+    ptx_st_shared_v4(b, ptx_at(d->shared, record), (ptx_value[]){batch, at, count, length});
     ptx_label_place(b, out);
 }
 
@@ -149,11 +148,11 @@ cursor stage_cursor(decode *d, ptx_value consumer)
     for (int i = 0; i < 4; i++) record[i] = decode_uniform(d, record[i]);
     c.batch = record[0];
     c.left = record[2];
-    c.blocks = record[3];
+    c.length = record[3];
+    c.blocks = blocks_of(b, c.length);
     ptx_value divisor = ptx_max_u32(b, c.blocks, ptx_imm(1));
     c.head = ptx_div_u32(b, record[1], divisor);
     c.block = ptx_sub(b, record[1], ptx_mul_lo(b, c.head, divisor));
-    c.length = decode_uniform(d, load_length(d, c.batch));
     return c;
 }
 

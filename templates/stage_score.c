@@ -52,9 +52,9 @@ void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES])
     for (int h = 0; h < 2; h++) {
         ptx_value at = ptx_at(address, h * 32 * METADATA_BYTES);
         switch (d->p->accumulators) {
-        case 1: words[h][0] = ptx_ld_shared_b32(b, at); break;
-        case 2: ptx_ld_shared_v2(b, words[h], at); break;
-        default: ptx_ld_shared_v4(b, words[h], at); break;
+        case 1: ptx_ld_shared_b32_to(b, words[h][0], at); break;
+        case 2: ptx_emit(b, PTX_OP_ld_shared_v2, (ptx_value[]){words[h][0], words[h][1], at}, 3, 0); break;
+        default: ptx_emit(b, PTX_OP_ld_shared_v4, (ptx_value[]){words[h][0], words[h][1], words[h][2], words[h][3], at}, 5, 0); break;
         }
     }
     ptx_scope_pop(b);

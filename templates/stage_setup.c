@@ -125,6 +125,8 @@ void decode_consumer_registers(decode *d)
     for (int e = 0; e < p->thread_heads; e++) {
         d->q_sum[e] = ptx_reg(b, PTX_KIND_F);
         d->reference[e] = ptx_reg(b, PTX_KIND_F);
+        d->block_reference[e] = ptx_reg(b, PTX_KIND_F);
+        d->floor[e] = ptx_reg(b, PTX_KIND_F);
         d->l[e] = ptx_reg(b, PTX_KIND_F);
         d->z[e] = ptx_reg(b, PTX_KIND_F);
         for (int tile = 0; tile < p->channel_tiles; tile++)
@@ -135,6 +137,11 @@ void decode_consumer_registers(decode *d)
                 d->next_score[acc][h][e] = ptx_reg(b, PTX_KIND_F);
             }
     }
+    for (int acc = 0; acc < p->accumulators; acc++)
+        for (int h = 0; h < 2; h++) {
+            d->k_words[h][acc] = ptx_reg(b, PTX_KIND_R);
+            d->v_words[h][acc] = ptx_reg(b, PTX_KIND_R);
+        }
     /* both products use the same accumulators, unless they differ in length, which would tie ptxas's hands */
     for (int tile = 0; tile < MAX_TILES; tile++)
         for (int n = 0; n < p->pv_columns / 2; n++) {

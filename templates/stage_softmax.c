@@ -1,12 +1,14 @@
-/* Softmax of one block: exponentials relative to the block's own maximum, and P' = P * V scale as three unsigned 8-bit limbs.
+/* Softmax: the maxima of the following block, and exponentials of the current one relative to its own maximum; P' = P * V scale as three unsigned
+ * 8-bit limbs.
  *
- * The reference of a head is its largest score plus log2 of the block's largest V scale minus 22.9, so that P' lies below 2^23 and adding 2^23
- * leaves it as an integer in the mantissa. l and z are kept in the same unit; block and running sums meet in softmax_factors. */
+ * The reference of a head is its largest score plus log2 of the largest V scale minus 22.9, so that P' lies below 2^23 and adding 2^23 leaves it as
+ * an integer in the mantissa. The running sums l, z and O are in units of 2^reference of the block last added. */
 #include "decode.h"
 
 #include <math.h>
 
 static const float magic = 8388608.0f; /* 2^23 */
+static const float depth = 60;         /* log2 of how far below the highest so far a reference may lie: the sums stay within float32 */
 
 /* Tokens past the end of the sequence get no weight and finite metadata, whatever the page holds there. */
 static void mask_tail(decode *d, ptx_value tokens_left)
@@ -23,25 +25,32 @@ static void mask_tail(decode *d, ptx_value tokens_left)
             ptx_value token = ptx_add(b, first_token, ptx_imm(32 * h + acc)), inside = ptx_setp_lt(b, token, tokens_left);
             ptx_selp_b32_to(b, d->v_words[h][acc], d->v_words[h][acc], ptx_imm(0), inside);
             for (int e = 0; e < p->thread_heads; e++)
-                ptx_selp_f32_to(b, d->score[acc][h][e], d->score[acc][h][e], ptx_fimm(-INFINITY), inside);
+                ptx_selp_f32_to(b, d->next_score[acc][h][e], d->next_score[acc][h][e], ptx_fimm(-INFINITY), inside);
         }
     }
     ptx_label_place(b, done);
     ptx_scope_pop(b);
 }
 
-/* Largest score of each head among a warp's tokens, and log2 of their largest V scale less 22.9, into the exchange area. */
-static void store_maxima(decode *d)
+/* Two sets of maxima alternate: a warp may store those of a block while another still reads those of the block before. */
+static ptx_value maxima_of(decode *d, ptx_value base, ptx_value block)
+{
+    ptx_builder *b = d->b;
+    return ptx_mad_lo(b, ptx_and(b, block, ptx_imm(1)), ptx_imm(EXCHANGE_SET), base);
+}
+
+/* Of a warp's tokens: each head's largest score plus log2 of the largest V scale, into the exchange area. */
+static void store_maxima(decode *d, ptx_value block)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_value maxima[MAX_THREAD_HEADS], halves[2], v_scale = ptx_mov_b32(b, d->v_words[0][0]);
-    for (int e = 0; e < p->thread_heads; e++) maxima[e] = ptx_mov_f32(b, d->score[0][0][e]);
+    for (int e = 0; e < p->thread_heads; e++) maxima[e] = ptx_mov_f32(b, d->next_score[0][0][e]);
     for (int acc = 0; acc < p->accumulators; acc++) {
         for (int h = 0; h < 2; h++) {
             if (acc + h == 0) continue;
             ptx_max_u32_to(b, v_scale, v_scale, d->v_words[h][acc]); /* scales are not negative and lie in the high half */
-            for (int e = 0; e < p->thread_heads; e++) ptx_max_f32_to(b, maxima[e], maxima[e], d->score[acc][h][e]);
+            for (int e = 0; e < p->thread_heads; e++) ptx_max_f32_to(b, maxima[e], maxima[e], d->next_score[acc][h][e]);
         }
     }
     ptx_split_b32(b, halves, ptx_redux_max_u32(b, v_scale, ptx_imm(WARP_MASK)));
@@ -51,10 +60,10 @@ static void store_maxima(decode *d)
         for (int delta = decode_head_lanes(p); delta < 32; delta *= 2)
             ptx_max_f32_to(b, maxima[e], maxima[e], ptx_shfl_bfly_f32(b, maxima[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
 
-    /* lanes that hold the same head write the same value to the same place; the warp's unit goes into the row of each thread's first head */
-    ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_UNITS), unit);
+    /* lanes that hold the same head write the same value to the same place */
+    ptx_value slot = maxima_of(d, d->exchange_slot, block);
     for (int e = 0; e < p->thread_heads; e++)
-        ptx_st_shared_f32(b, ptx_at(d->exchange_slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), maxima[e]);
+        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), ptx_add_f32(b, maxima[e], unit));
 }
 
 static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
@@ -65,26 +74,29 @@ static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
     return ptx_max_f32(b, largest, ptx_max_f32(b, warps[2], warps[3]));
 }
 
-void stage_softmax_maxima(decode *d, const ring *v, ptx_value tokens_left)
+void stage_softmax_maxima(decode *d, const ring *v, const cursor *c, ptx_value block)
 {
     ptx_builder *b = d->b;
     ptx_scope_push(b, "v");
     stage_metadata(d, ptx_at(ptx_add(b, decode_stage(d, v), d->meta_offset), d->p->cfg.page_tokens * METADATA_BYTES), d->v_words);
-    mask_tail(d, tokens_left);
+    mask_tail(d, ptx_sub(b, c->length, ptx_mul_lo(b, block, ptx_imm(d->p->block_tokens))));
     ptx_scope_push(b, "maximum");
-    store_maxima(d);
+    store_maxima(d, block);
     ptx_scope_pop(b);
     ptx_scope_pop(b);
 }
 
-void stage_softmax_reference(decode *d, ptx_value reference[MAX_THREAD_HEADS])
+void stage_softmax_reference(decode *d, ptx_value block)
 {
     ptx_builder *b = d->b;
     ptx_scope_push(b, "v");
     ptx_scope_push(b, "maximum");
-    ptx_value unit = largest_of_warps(b, ptx_at(d->exchange_row, EXCHANGE_UNITS));
-    for (int e = 0; e < d->p->thread_heads; e++)
-        reference[e] = ptx_add_f32(b, largest_of_warps(b, ptx_at(d->exchange_row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16)), unit);
+    ptx_value row = maxima_of(d, d->exchange_row, block);
+    for (int e = 0; e < d->p->thread_heads; e++) {
+        ptx_value largest = largest_of_warps(b, ptx_at(row, EXCHANGE_MAXIMA + decode_head_offset(e) * 16));
+        ptx_max_f32_to(b, d->block_reference[e], largest, d->floor[e]);
+        ptx_max_f32_to(b, d->floor[e], d->floor[e], ptx_add_f32(b, largest, ptx_fimm(-depth)));
+    }
     ptx_scope_pop(b);
     ptx_scope_pop(b);
 }
@@ -112,71 +124,66 @@ static void store_limbs(decode *d, const ptx_value *u, int tokens, ptx_value add
     }
 }
 
-/* Exponentials of a block; sums of P and of P * minimum come back in block_l and block_z. */
-static void block_exponentials(decode *d, const ptx_value reference[], ptx_value block_l[], ptx_value block_z[])
+void stage_softmax_start(decode *d, softmax_sums *sums)
 {
-    ptx_builder *b = d->b;
-    const decode_plan *p = d->p;
-    for (int h = 0; h < 2; h++) {
-        ptx_value scale[MAX_TILES], minimum[MAX_TILES];
-        ptx_scope_push(b, "metadata");
-        for (int acc = 0; acc < p->accumulators; acc++) {
-            ptx_value halves[2];
-            ptx_split_b32(b, halves, d->v_words[h][acc]);
-            minimum[acc] = ptx_cvt_f32_f16(b, halves[0]);
-            scale[acc] = ptx_cvt_f32_f16(b, halves[1]);
-        }
-        ptx_scope_pop(b);
-        ptx_scope_push(b, "scale");
-        if (h > 0 && p->v.step_bits > 0) /* the second step of a chunk */
-            for (int acc = 0; acc < p->accumulators; acc++) scale[acc] = ptx_mul_f32(b, scale[acc], ptx_fimm(ldexpf(1, -p->v.step_bits)));
-        ptx_scope_pop(b);
-        for (int e = 0; e < p->thread_heads; e++) {
-            ptx_value u[MAX_TILES];
-            for (int acc = 0; acc < p->accumulators; acc++) {
-                ptx_scope_push(b, "exponential");
-                ptx_value weight = ptx_ex2(b, ptx_sub_f32(b, d->score[acc][h][e], reference[e]));
-                if (acc + h == 0) ptx_mov_f32_to(b, block_l[e], weight);
-                else ptx_add_f32_to(b, block_l[e], block_l[e], weight);
-                ptx_scope_pop(b);
-                ptx_scope_push(b, "scale");
-                if (acc + h == 0) ptx_mul_f32_to(b, block_z[e], weight, minimum[acc]);
-                else ptx_fma_f32_to(b, block_z[e], weight, minimum[acc], block_z[e]);
-                u[acc] = ptx_f32_to_bits(b, ptx_fma_f32(b, weight, scale[acc], ptx_fimm(magic)));
-                ptx_scope_pop(b);
-            }
-            ptx_scope_push(b, "limbs");
-            /* rows rr and rr + 8 of the chunk are two 16-token slabs apart */
-            int64_t offset = (int64_t)(2 * h) * p->p_lbo + (e / 2) * 3 * p->p_sbo + (e % 2) * 16;
-            store_limbs(d, u, p->accumulators, ptx_at(d->p_store, offset));
-            ptx_scope_pop(b);
-        }
+    for (int e = 0; e < d->p->thread_heads; e++) {
+        sums->l[e] = ptx_reg(d->b, PTX_KIND_F);
+        sums->z[e] = ptx_reg(d->b, PTX_KIND_F);
     }
 }
 
-softmax_factors stage_softmax_weights(decode *d, const ptx_value reference[MAX_THREAD_HEADS])
+void stage_softmax_weights(decode *d, int h, softmax_sums *sums)
 {
     ptx_builder *b = d->b;
-    softmax_factors f;
-    ptx_value block_l[MAX_THREAD_HEADS], block_z[MAX_THREAD_HEADS];
+    const decode_plan *p = d->p;
+    ptx_value scale[MAX_TILES], minimum[MAX_TILES];
     ptx_scope_push(b, "v");
-    for (int e = 0; e < d->p->thread_heads; e++) {
-        block_l[e] = ptx_reg(b, PTX_KIND_F);
-        block_z[e] = ptx_reg(b, PTX_KIND_F);
+    ptx_scope_push(b, "metadata");
+    for (int acc = 0; acc < p->accumulators; acc++) {
+        ptx_value halves[2];
+        ptx_split_b32(b, halves, d->v_words[h][acc]);
+        minimum[acc] = ptx_cvt_f32_f16(b, halves[0]);
+        scale[acc] = ptx_cvt_f32_f16(b, halves[1]);
     }
-    block_exponentials(d, reference, block_l, block_z);
+    ptx_scope_pop(b);
+    ptx_scope_push(b, "scale");
+    if (h > 0 && p->v.step_bits > 0) /* the second step of a chunk */
+        for (int acc = 0; acc < p->accumulators; acc++) scale[acc] = ptx_mul_f32(b, scale[acc], ptx_fimm(ldexpf(1, -p->v.step_bits)));
+    ptx_scope_pop(b);
+    for (int e = 0; e < p->thread_heads; e++) {
+        ptx_value u[MAX_TILES];
+        for (int acc = 0; acc < p->accumulators; acc++) {
+            ptx_scope_push(b, "exponential");
+            ptx_value weight = ptx_ex2(b, ptx_sub_f32(b, d->score[acc][h][e], d->block_reference[e]));
+            if (acc + h == 0) ptx_mov_f32_to(b, sums->l[e], weight);
+            else ptx_add_f32_to(b, sums->l[e], sums->l[e], weight);
+            ptx_scope_pop(b);
+            ptx_scope_push(b, "scale");
+            if (acc + h == 0) ptx_mul_f32_to(b, sums->z[e], weight, minimum[acc]);
+            else ptx_fma_f32_to(b, sums->z[e], weight, minimum[acc], sums->z[e]);
+            u[acc] = ptx_f32_to_bits(b, ptx_fma_f32(b, weight, scale[acc], ptx_fimm(magic)));
+            ptx_scope_pop(b);
+        }
+        ptx_scope_push(b, "limbs");
+        /* rows rr and rr + 8 of the chunk are two 16-token slabs apart */
+        int64_t offset = (int64_t)(2 * h) * p->p_lbo + (e / 2) * 3 * p->p_sbo + (e % 2) * 16;
+        store_limbs(d, u, p->accumulators, ptx_at(d->p_store, offset));
+        ptx_scope_pop(b);
+    }
+    ptx_scope_pop(b);
+}
+
+void stage_softmax_add(decode *d, const softmax_sums *sums, ptx_value factor[MAX_THREAD_HEADS])
+{
+    ptx_builder *b = d->b;
+    ptx_scope_push(b, "v");
     ptx_scope_push(b, "running");
     for (int e = 0; e < d->p->thread_heads; e++) {
-        ptx_value next = ptx_max_f32(b, d->reference[e], reference[e]);
-        f.old[e] = ptx_ex2(b, ptx_sub_f32(b, d->reference[e], next));
-        f.block[e] = ptx_ex2(b, ptx_sub_f32(b, reference[e], next));
-        ptx_mov_f32_to(b, d->reference[e], next);
-        ptx_mul_f32_to(b, d->l[e], d->l[e], f.old[e]);
-        ptx_fma_f32_to(b, d->l[e], block_l[e], f.block[e], d->l[e]);
-        ptx_mul_f32_to(b, d->z[e], d->z[e], f.old[e]);
-        ptx_fma_f32_to(b, d->z[e], block_z[e], f.block[e], d->z[e]);
+        factor[e] = ptx_ex2(b, ptx_sub_f32(b, d->reference[e], d->block_reference[e]));
+        ptx_mov_f32_to(b, d->reference[e], d->block_reference[e]);
+        ptx_fma_f32_to(b, d->l[e], d->l[e], factor[e], sums->l[e]);
+        ptx_fma_f32_to(b, d->z[e], d->z[e], factor[e], sums->z[e]);
     }
     ptx_scope_pop(b);
     ptx_scope_pop(b);
-    return f;
 }

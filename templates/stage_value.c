@@ -76,25 +76,18 @@ void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile)
     ptx_scope_pop(b);
 }
 
-void stage_value_update(decode *d, const softmax_factors *f, int first_tile, int end_tile)
+void stage_value_update(decode *d, const ptx_value factor[MAX_THREAD_HEADS], int first_tile, int end_tile)
 {
     ptx_builder *b = d->b;
-    const decode_plan *p = d->p;
     ptx_scope_push(b, "v");
     ptx_scope_push(b, "update");
-    for (int e = 0; e < p->thread_heads; e++) {
-        ptx_value factor[MAX_TILES]; /* by field: codes are used where they stand in their byte */
-        factor[0] = f->block[e];
-        for (int field = 1; field < p->v.tiles; field++) factor[field] = ptx_mul_f32(b, f->block[e], ptx_fimm(ldexpf(1, -p->cfg.v.codes->bits * p->v.steps * field)));
-        for (int tile = first_tile; tile < end_tile; tile++) {
+    for (int e = 0; e < d->p->thread_heads; e++)
+        for (int tile = first_tile; tile < end_tile; tile++)
             for (int h = 0; h < 2; h++) {
-                const ptx_value *acc = d->value_sums[tile % p->value_tiles] + (e / 2) * 12 + 2 * h + e % 2;
+                const ptx_value *acc = d->value_sums[tile % d->p->value_tiles] + (e / 2) * 12 + 2 * h + e % 2;
                 ptx_value sum = decode_combine_limbs(d, acc[0], acc[4], acc[8]), o = d->o[tile][h][e];
-                ptx_mul_f32_to(b, o, o, f->old[e]);
-                ptx_fma_f32_to(b, o, sum, factor[tile % p->v.tiles], o);
+                ptx_fma_f32_to(b, o, o, factor[e], sum);
             }
-        }
-    }
     ptx_scope_pop(b);
     ptx_scope_pop(b);
 }

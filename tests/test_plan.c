@@ -117,8 +117,8 @@ static void check_small_areas(const decode_plan *p)
     uint32_t exchange = p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers;
     holds(p, EXCHANGE_Q_MAX + 16 <= EXCHANGE_Q_SUM);
     holds(p, EXCHANGE_Q_SUM + 4 * heads <= EXCHANGE_MAXIMA);
-    holds(p, EXCHANGE_MAXIMA + 16 * heads <= EXCHANGE_OFFSETS && EXCHANGE_OFFSETS + 16 * heads <= EXCHANGE_UNITS);
-    holds(p, EXCHANGE_UNITS + 16 * heads <= EXCHANGE_ITEM && EXCHANGE_ITEM + 20 <= exchange);
+    holds(p, EXCHANGE_SUMS == EXCHANGE_MAXIMA && 16 * heads <= EXCHANGE_SET);
+    holds(p, EXCHANGE_MAXIMA + 2 * EXCHANGE_SET <= EXCHANGE_ITEM && EXCHANGE_ITEM + 20 <= exchange);
     holds(p, SCHEDULE_RECORD * (uint32_t)p->consumers <= SCHEDULE_WARP_SUMS);
     holds(p, SCHEDULE_WARP_SUMS + 4 * warps <= p->shared[SHARED_SCHEDULE].bytes);
 }
