@@ -81,7 +81,7 @@ static bool plan_stages(decode_plan *p)
     for (int consumers = most; consumers >= 1; consumers--) {
         uint32_t n = (uint32_t)consumers, space = ((uint32_t)p->cfg.target->shared_bytes - fixed_bytes(p, consumers)) / n, best = 0;
         for (uint32_t k = 2; k <= MAX_STAGES; k++)
-            for (uint32_t v = 2; v <= MAX_STAGES; v++) {
+            for (uint32_t v = k; v <= MAX_STAGES; v++) {
                 if (k * p->k_ring.stage_bytes + v * p->v_ring.stage_bytes > space) continue;
                 uint32_t in_flight = n * ((2 * k - 1) * p->k_ring.stage_bytes + (2 * v - 3) * p->v_ring.stage_bytes) / 2;
                 if (in_flight <= best) continue;

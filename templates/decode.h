@@ -121,6 +121,7 @@ void stage_produce(decode *d, ptx_value consumer);
 /* decode_common.c: rings of stages. */
 ring ring_start(decode *d, const ring_plan *plan, ptx_value consumer); /* of one worker, at its first stage */
 void ring_advance(decode *d, ring *r);
+void ring_take(decode *d, ring *to, const ring *from); /* the stage and parity of another position in the same ring */
 void ring_release(decode *d, const ring *r);        /* one arrival a warp tells the producer that the consumer is done with a stage */
 ptx_value decode_stage(decode *d, const ring *r);   /* shared address of the current stage */
 ptx_value decode_barrier(decode *d, const ring *r); /* of its full barrier; the empty one is 8 bytes on */

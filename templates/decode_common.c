@@ -111,6 +111,12 @@ void ring_advance(decode *d, ring *r)
     ptx_xor_to(b, r->parity, r->parity, ptx_imm(1));
 }
 
+void ring_take(decode *d, ring *to, const ring *from)
+{
+    ptx_mov_b32_to(d->b, to->stage, from->stage);
+    ptx_mov_b32_to(d->b, to->parity, from->parity);
+}
+
 ptx_value decode_stage(decode *d, const ring *r)
 {
     return ptx_mad_lo(d->b, r->stage, ptx_imm(r->plan->stage_bytes), r->base);

@@ -11,8 +11,10 @@
  *   copy the rest of                                    |       scores(i+1) <----------------------------------------+
  *   block b's pages ----------> V stage: V codes,       |       V metadata(i+1): each warp's maxima(i+1)
  *                               K and V metadata        |       barrier: P'(i) is complete, the maxima(i+1) are there
- *                                                       +------ V words, mask; V empty(i) -------> PV(i)
- *                                                               O = O * factor(i) + PV(i) <----------+
+ *                                                       |       V words, mask -------------------> PV(i)
+ *                                                       +------ V empty(i); O = O * factor(i) + PV(i) <--+
+ *
+ * V empty(i) also says that no warp reads P'(i) any more, which the exponentials(i+1) wait for.
  *
  * Every consumer is a worker of its own: a contiguous share of all blocks (stage_schedule.c), its own rings, its own softmax state; at the end of an
  * item it writes the output, or a partial result that the merge kernel adds up. Nothing is shared between consumers. */
@@ -43,7 +45,7 @@ static void take_next_scores(decode *d)
 
 /* One block; with `next`, the following block's scores are computed under this one's softmax, some before and some after the first exponentials, and
    their maxima travel with P' through the one barrier of a block. */
-static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool next)
+static void consume_block(decode *d, ring *k, ring *v, ring *released, const cursor *c, bool next)
 {
     ptx_builder *b = d->b;
     int all = d->p->accumulators, some = d->p->score_flight;
@@ -55,6 +57,7 @@ static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool nex
         decode_wait(d, decode_barrier(d, k), k->parity);
         stage_score_issue(d, k, 0, some);
     }
+    decode_wait(d, ptx_at(decode_barrier(d, released), 8), released->parity); /* all four warps are done with the P' of the block before */
     stage_softmax_weights(d, 0, &sums);
     next_v.stage = ptx_mov_b32(b, v->stage);
     next_v.parity = ptx_mov_b32(b, v->parity);
@@ -85,12 +88,12 @@ static void consume_block(decode *d, ring *k, ring *v, const cursor *c, bool nex
     for (int tile = 0, end = d->p->value_tiles; tile < d->p->channel_tiles; tile = end, end += d->p->value_tiles) {
         if (tile > 0) stage_value_load(d, v);
         stage_value_issue(d, v, tile, end);
-        if (end == d->p->channel_tiles) ring_release(d, v);
         ptx_wgmma_wait(b, ptx_imm(0));
+        if (end == d->p->channel_tiles) ring_release(d, v);
         stage_value_update(d, factor, tile, end);
     }
-    ptx_mov_b32_to(b, v->stage, next_v.stage);
-    ptx_mov_b32_to(b, v->parity, next_v.parity);
+    ring_take(d, released, v);
+    ring_take(d, v, &next_v);
     if (next) take_next_scores(d);
 }
 
@@ -139,6 +142,8 @@ static ptx_value unpark_item(decode *d, cursor *c)
     return parked[2];
 }
 
+/* From one item of the worker to the next. An item's first and last block follow each other, and the loop over those between lies behind: a worker
+   with little to do runs straight on. */
 static void consume(decode *d)
 {
     ptx_builder *b = d->b;
@@ -146,7 +151,8 @@ static void consume(decode *d)
     decode_consumer_registers(d);
     stage_output_start(d);
     cursor c = stage_cursor(d, d->warpgroup);
-    ring k = ring_start(d, &d->p->k_ring, d->warpgroup), v = ring_start(d, &d->p->v_ring, d->warpgroup);
+    ring k = ring_start(d, &d->p->k_ring, d->warpgroup), v = ring_start(d, &d->p->v_ring, d->warpgroup), released = ring_start(d, &d->p->v_ring, d->warpgroup);
+    ptx_mov_b32_to(b, released.parity, ptx_imm(1)); /* passes, as if a block before had been released */
     ptx_value item = ptx_label_new(b, "item"), loop = ptx_label_new(b, "block"), last = ptx_label_new(b, "last_block"), done = ptx_label_new(b, "worker_done");
     ptx_value nothing = ptx_setp_eq(b, c.left, ptx_imm(0));
     ptx_guard(b, nothing);
@@ -158,22 +164,13 @@ static void consume(decode *d)
     stage_query(d, &c);
     item_start(d);
     first_block(d, &k, &v, &c);
-
-    ptx_value only_one = ptx_setp_eq(b, c.block, last_block);
-    ptx_guard(b, only_one);
-    ptx_bra_uni(b, last);
-    ptx_label_place(b, loop);
-    ptx_scope_push(b, "loop");
-    consume_block(d, &k, &v, &c, true);
-    ptx_add_to(b, c.block, c.block, ptx_imm(1));
-    ptx_value more = ptx_setp_lt(b, c.block, last_block);
-    ptx_guard(b, more);
+    ptx_value several = ptx_setp_lt(b, c.block, last_block);
+    ptx_guard(b, several);
     ptx_bra_uni(b, loop);
-    ptx_scope_pop(b);
 
     ptx_label_place(b, last);
     ptx_scope_push(b, "last");
-    consume_block(d, &k, &v, &c, false);
+    consume_block(d, &k, &v, &released, &c, false);
     ptx_scope_pop(b);
     ptx_value start_block = unpark_item(d, &c), end_block = ptx_add(b, last_block, ptx_imm(1));
     stage_output(d, &c, start_block, end_block);
@@ -183,6 +180,16 @@ static void consume(decode *d)
     ptx_bra_uni(b, done);
     stage_cursor_next_item(d, &c);
     ptx_bra_uni(b, item);
+
+    ptx_label_place(b, loop);
+    ptx_scope_push(b, "loop");
+    consume_block(d, &k, &v, &released, &c, true);
+    ptx_add_to(b, c.block, c.block, ptx_imm(1));
+    ptx_value more = ptx_setp_lt(b, c.block, last_block);
+    ptx_guard(b, more);
+    ptx_bra_uni(b, loop);
+    ptx_bra_uni(b, last);
+    ptx_scope_pop(b);
     ptx_label_place(b, done);
 }
 
@@ -197,20 +204,14 @@ void decode_hopper_emit(ptx_builder *b, const decode_plan *plan)
     d->lane = ptx_and(b, d->tid, ptx_imm(31));
     d->warpgroup = decode_uniform(d, ptx_shr_u32(b, d->tid, ptx_imm(7)));
     d->shared = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_SHARED_BASE));
-    decode_init_barriers(d);
     ptx_griddepcontrol_wait(b);
     ptx_griddepcontrol_launch(b);
     stage_schedule(d);
 
-    ptx_value producer = ptx_label_new(b, "producer"), empty = ptx_label_new(b, "empty"), end = ptx_label_new(b, "end");
-    ptx_value is_producer = ptx_setp_eq(b, d->warpgroup, ptx_imm(plan->consumers));
-    ptx_guard(b, is_producer);
-    ptx_bra_uni(b, producer);
-    ptx_setmaxnreg_inc(b, ptx_imm(plan->consumer_registers));
-    consume(d);
-    ptx_bra_uni(b, end);
-
-    ptx_label_place(b, producer);
+    ptx_value consumer = ptx_label_new(b, "consumer"), empty = ptx_label_new(b, "empty"), end = ptx_label_new(b, "end");
+    ptx_value consumes = ptx_setp_lt(b, d->warpgroup, ptx_imm(plan->consumers));
+    ptx_guard(b, consumes);
+    ptx_bra_uni(b, consumer);
     ptx_setmaxnreg_dec(b, ptx_imm(plan->producer_registers));
     ptx_value warp = decode_uniform(d, ptx_shr_u32(b, ptx_and(b, d->tid, ptx_imm(127)), ptx_imm(5)));
     ptx_value spare = ptx_setp_eq(b, warp, ptx_imm(3)), feeds = ptx_setp_lt(b, warp, ptx_imm(plan->consumers));
@@ -219,7 +220,13 @@ void decode_hopper_emit(ptx_builder *b, const decode_plan *plan)
     ptx_guard_not(b, feeds);
     ptx_bra_uni(b, end);
     stage_produce(d, warp);
-    ptx_bra(b, end);
+    ptx_bra_uni(b, end);
+
+    ptx_label_place(b, consumer);
+    ptx_setmaxnreg_inc(b, ptx_imm(plan->consumer_registers));
+    consume(d);
+    ptx_bra_uni(b, end);
+
     ptx_label_place(b, empty);
     stage_empty_sequences(d);
     ptx_label_place(b, end);

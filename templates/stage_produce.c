@@ -54,21 +54,19 @@ static block_pages find_pages(decode *d, const cursor *c, ptx_value row)
     return found;
 }
 
-/* One warp feeds one consumer: lane j finds page j of each block, an elected lane copies. K runs one block ahead of V, as stages fall empty. */
+/* One warp feeds one consumer: lane j finds page j of each block, an elected lane copies. */
 void stage_produce(decode *d, ptx_value consumer)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_scope_push(b, "produce");
     ptx_value done = ptx_label_new(b, "produced"), item = ptx_label_new(b, "produce_item"), block = ptx_label_new(b, "produce_block");
-    ptx_value row_found = ptx_label_new(b, "row_found"), first_block = ptx_label_new(b, "first_block"), last_value = ptx_label_new(b, "last_value");
+    ptx_value row_found = ptx_label_new(b, "row_found");
     cursor c = stage_cursor(d, consumer);
     ring k = ring_start(d, &p->k_ring, consumer), v = ring_start(d, &p->v_ring, consumer);
     ptx_value nothing = ptx_setp_eq(b, c.left, ptx_imm(0));
     ptx_guard(b, nothing);
     ptx_bra_uni(b, done);
-    block_pages before = {.valid = ptx_mov_b32(b, ptx_imm(0))}; /* those of the block before; none before the first */
-    for (int page = 0; page < p->pages_per_block; page++) before.address[page] = ptx_mov_b64(b, ptx_imm(0));
 
     ptx_label_place(b, item);
     ptx_value row = ptx_mul_lo(b, c.batch, decode_param_value(d, DECODE_PARAM_table_stride));
@@ -81,26 +79,17 @@ void stage_produce(decode *d, ptx_value consumer)
     ptx_label_place(b, block);
     block_pages pages = find_pages(d, &c, row);
     copy_pages(d, &k, &pages);
-    ptx_value first = ptx_setp_eq(b, before.valid, ptx_imm(0));
-    ptx_guard(b, first);
-    ptx_bra_uni(b, first_block);
-    copy_pages(d, &v, &before);
-    ptx_label_place(b, first_block);
-    ptx_mov_b32_to(b, before.valid, pages.valid);
-    for (int page = 0; page < p->pages_per_block; page++) ptx_mov_b64_to(b, before.address[page], pages.address[page]);
-
+    copy_pages(d, &v, &pages);
     ptx_add_to(b, c.block, c.block, ptx_imm(1));
     ptx_sub_to(b, c.left, c.left, ptx_imm(1));
     ptx_value finished = ptx_setp_eq(b, c.left, ptx_imm(0));
     ptx_guard(b, finished);
-    ptx_bra_uni(b, last_value);
+    ptx_bra_uni(b, done);
     ptx_value same_item = ptx_setp_lt(b, c.block, c.blocks);
     ptx_guard(b, same_item);
     ptx_bra_uni(b, block);
     stage_cursor_next_item(d, &c);
     ptx_bra_uni(b, item);
-    ptx_label_place(b, last_value);
-    copy_pages(d, &v, &before);
     ptx_label_place(b, done);
     ptx_scope_pop(b);
 }

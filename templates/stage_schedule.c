@@ -67,20 +67,29 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
     ptx_label_place(b, out);
 }
 
-/* A padded page table starts on its way into L2 while the lengths are read: line i of it by lane i / blocks of block i % blocks. */
-static void prefetch_table(decode *d)
+/* Line i of some memory is left to lane i / blocks of block i % blocks: all blocks together start the first lines on their way into L2. */
+static void prefetch_lines(decode *d, ptx_value base, ptx_value bytes)
 {
     ptx_builder *b = d->b;
-    ptx_value blocks = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_NCTAID_X)), stride = decode_param_value(d, DECODE_PARAM_table_stride);
-    ptx_value line = ptx_mad_lo(b, blocks, d->tid, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)));
-    ptx_value entries = ptx_mul_lo(b, stride, decode_param_value(d, DECODE_PARAM_batch));
-    ptx_value csr = ptx_setp_ne_b64(b, decode_param_value(d, DECODE_PARAM_page_indptr), ptx_imm(0));
-    entries = ptx_selp_b32(b, ptx_imm(0), entries, csr);
-    ptx_value wanted = ptx_setp_lt(b, ptx_shl(b, line, ptx_imm(5)), entries);
+    ptx_value line = ptx_mad_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_NCTAID_X)), d->tid, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)));
+    ptx_value wanted = ptx_setp_lt(b, ptx_shl(b, line, ptx_imm(7)), bytes);
     wanted = ptx_and_pred(b, wanted, ptx_setp_lt(b, d->tid, ptx_imm(32)));
-    ptx_value address = ptx_mad_wide_u32(b, line, ptx_imm(128), decode_param_value(d, DECODE_PARAM_page_table));
+    ptx_value address = ptx_mad_wide_u32(b, line, ptx_imm(128), base);
     ptx_guard(b, wanted);
     ptx_prefetch_l2(b, address);
+}
+
+/* A padded page table, and the first queries, while the lengths are read. */
+static void prefetch(decode *d)
+{
+    ptx_builder *b = d->b;
+    const config *cfg = &d->p->cfg;
+    ptx_value batch = decode_param_value(d, DECODE_PARAM_batch), heads = decode_param_value(d, DECODE_PARAM_kv_heads);
+    ptx_value table = ptx_shl(b, ptx_mul_lo(b, decode_param_value(d, DECODE_PARAM_table_stride), batch), ptx_imm(2));
+    ptx_value csr = ptx_setp_ne_b64(b, decode_param_value(d, DECODE_PARAM_page_indptr), ptx_imm(0));
+    prefetch_lines(d, decode_param_value(d, DECODE_PARAM_page_table), ptx_selp_b32(b, ptx_imm(0), table, csr));
+    ptx_value rows = ptx_mul_lo(b, ptx_mul_lo(b, heads, batch), ptx_imm(cfg->heads * cfg->head_dim * number_info(cfg->q_type)->bytes));
+    prefetch_lines(d, decode_param_value(d, DECODE_PARAM_q), rows);
 }
 
 void stage_schedule(decode *d)
@@ -89,7 +98,6 @@ void stage_schedule(decode *d)
     const decode_plan *p = d->p;
     uint32_t schedule = p->shared[SHARED_SCHEDULE].offset;
     ptx_scope_push(b, "schedule");
-    prefetch_table(d);
 
     /* No work until some thread finds a start */
     ptx_value zero = ptx_mov_b32(b, ptx_imm(0)), is_consumer_id = ptx_setp_lt(b, d->tid, ptx_imm(p->consumers));
@@ -101,8 +109,15 @@ void stage_schedule(decode *d)
     ptx_value batch = decode_param_value(d, DECODE_PARAM_batch);
     ptx_value run = ptx_div_u32(b, ptx_add(b, batch, ptx_imm(p->threads - 1)), ptx_imm(p->threads));
     ptx_value first = ptx_min_u32(b, ptx_mul_lo(b, d->tid, run), batch), end = ptx_min_u32(b, ptx_add(b, first, run), batch);
-    ptx_value blocks = ptx_mov_b32(b, ptx_imm(0)), at = ptx_mov_b32(b, first);
+    ptx_value blocks = ptx_mov_b32(b, ptx_imm(0)), at = ptx_add(b, first, ptx_imm(1));
     ptx_value sum = ptx_label_new(b, "schedule_sum"), summed = ptx_label_new(b, "schedule_summed");
+    ptx_value any = ptx_setp_lt(b, first, end);
+    ptx_value address = ptx_mad_wide_u32(b, first, ptx_imm(4), decode_param_value(d, DECODE_PARAM_lengths));
+    ptx_guard(b, any);
+    ptx_ld_global_b32_to(b, blocks, address);
+    decode_init_barriers(d); /* while the first length is on its way */
+    prefetch(d);
+    ptx_mov_b32_to(b, blocks, blocks_of(b, ptx_max_s32(b, blocks, ptx_imm(0))));
     ptx_value none = ptx_setp_ge(b, at, end);
     ptx_guard(b, none);
     ptx_bra(b, summed);
