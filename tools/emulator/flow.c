@@ -1,0 +1,291 @@
+/* Groups of lanes of a warp: the group with the smallest pc runs, lanes that a branch split meet where its paths do,
+ * blocked lanes are parked. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow.h"
+
+/* Backward branches that a part of a warp may take while another part could run. */
+enum { SPINS_MAX = 64 };
+
+bool flow_create(warp *w)
+{
+    w->flow = calloc(1, sizeof *w->flow);
+    return w->flow != NULL;
+}
+
+void flow_destroy(warp *w)
+{
+    if (w->flow) free(w->flow->collective_log);
+    free(w->flow);
+    w->flow = NULL;
+}
+
+static int first_lane(uint32_t lanes)
+{
+    return __builtin_ctz(lanes);
+}
+
+static int innermost_join(const warp_flow *f, uint32_t lanes)
+{
+    for (int j = f->join_count - 1; j >= 0; j--)
+        if (f->joins[j].lanes & lanes) return j;
+    return -1;
+}
+
+static void remove_join(warp_flow *f, int j)
+{
+    f->joined &= ~f->joins[j].arrived;
+    memmove(&f->joins[j], &f->joins[j + 1], sizeof f->joins[0] * (size_t)(f->join_count - j - 1));
+    f->join_count--;
+}
+
+/* Joins whose other lanes have exited. */
+static void drop_complete_joins(warp *w)
+{
+    warp_flow *f = w->flow;
+    for (int j = f->join_count - 1; j >= 0; j--)
+        if ((f->joins[j].lanes & w->alive & ~f->joins[j].arrived) == 0) remove_join(f, j);
+}
+
+/* Parks the group at the joins that begin at its pc; false: it waits there for others. */
+static bool pass_joins(warp *w)
+{
+    warp_flow *f = w->flow;
+    for (int j = innermost_join(f, w->group); j >= 0 && f->joins[j].at == w->next; j = innermost_join(f, w->group)) {
+        f->joins[j].arrived |= w->group;
+        if (f->joins[j].lanes & w->alive & ~f->joins[j].arrived) {
+            f->joined |= w->group;
+            for (uint32_t lanes = w->group; lanes; lanes &= lanes - 1) w->pc[first_lane(lanes)] = w->next;
+            w->group = 0;
+            f->hold = false;
+            return false;
+        }
+        w->group = f->joins[j].arrived & w->alive;
+        remove_join(f, j);
+    }
+    return true;
+}
+
+/* The lanes among `runnable` with the smallest pc that is not below `from`, all inside the same joins. */
+static uint32_t smallest_pc(const warp *w, uint32_t runnable, int from, int *pc)
+{
+    const warp_flow *f = w->flow;
+    int best = -1;
+    for (uint32_t lanes = runnable; lanes; lanes &= lanes - 1) {
+        int at = w->pc[first_lane(lanes)];
+        if (at >= from && (best < 0 || at < best)) best = at;
+    }
+    if (best < 0) return 0;
+    uint32_t group = 0;
+    for (uint32_t lanes = runnable; lanes; lanes &= lanes - 1)
+        if (w->pc[first_lane(lanes)] == best) group |= lanes & -lanes;
+    int j = innermost_join(f, group & -group);
+    if (j >= 0) group &= f->joins[j].lanes;
+    for (int inner = j + 1; inner < f->join_count; inner++) group &= ~f->joins[inner].lanes;
+    *pc = best;
+    return group;
+}
+
+static void remove_parked(warp_flow *f, int index)
+{
+    f->blocked &= ~f->parked[index].lanes;
+    memmove(&f->parked[index], &f->parked[index + 1], sizeof f->parked[0] * (size_t)(f->parked_count - index - 1));
+    f->parked_count--;
+}
+
+static void unpark(warp *w, int index)
+{
+    warp_flow *f = w->flow;
+    const parked_group *p = &f->parked[index];
+    for (uint32_t lanes = p->lanes; lanes; lanes &= lanes - 1) w->pc[first_lane(lanes)] = p->at;
+    w->group = p->lanes;
+    w->next = p->at;
+    w->again = true;
+    memcpy(f->waits_for, p->waits_for, sizeof f->waits_for);
+    remove_parked(f, index);
+}
+
+/* The lanes that wait with this group for the same members. */
+static uint32_t gathered(const warp *w, int at, uint32_t members)
+{
+    uint32_t together = 0;
+    const warp_flow *f = w->flow;
+    for (int p = 0; p < f->parked_count; p++)
+        if (!f->parked[p].ready && f->parked[p].at == at && f->parked[p].members == members)
+            together |= f->parked[p].lanes;
+    return together;
+}
+
+static bool group_ready(warp *w, const parked_group *p)
+{
+    if (!p->ready) return (p->members & w->alive & ~gathered(w, p->at, p->members)) == 0;
+    const instruction *at = w->at;
+    uint32_t active = w->active;
+    w->at = &w->m->entry->instructions[p->at];
+    w->active = p->active;
+    memcpy(w->waits_for, p->waits_for, sizeof w->waits_for);
+    bool ready = p->ready(w);
+    w->at = at;
+    w->active = active;
+    return ready;
+}
+
+bool flow_any_ready(warp *w)
+{
+    const warp_flow *f = w->flow;
+    for (int p = 0; p < f->parked_count; p++)
+        if (group_ready(w, &f->parked[p])) return true;
+    return false;
+}
+
+/* Blocked lanes that can go on execute their instruction again before anything else happens: what they waited for may
+ * be there for a moment. */
+static bool resume_blocked(warp *w)
+{
+    warp_flow *f = w->flow;
+    for (int p = 0; p < f->parked_count; p++) {
+        if (group_ready(w, &f->parked[p])) {
+            unpark(w, p);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A part of the warp spins: lanes that wait for it at a join may be what it waits for. */
+static void break_join(warp *w)
+{
+    warp_flow *f = w->flow;
+    for (int j = f->join_count - 1; j >= 0; j--) {
+        if (f->joins[j].arrived == 0) continue;
+        remove_join(f, j);
+        return;
+    }
+}
+
+bool flow_choose(warp *w)
+{
+    warp_flow *f = w->flow;
+    if (w->again) return w->group != 0; /* just resumed */
+    for (uint32_t lanes = w->group; lanes; lanes &= lanes - 1) w->pc[first_lane(lanes)] = w->next;
+    if (f->parked_count && resume_blocked(w)) return true;
+    for (;;) {
+        if (w->group && !pass_joins(w)) continue;
+        if (w->group == w->alive && w->group) return true;
+        drop_complete_joins(w);
+        uint32_t runnable = w->alive & ~f->joined & ~f->blocked;
+        bool spun = f->spins >= SPINS_MAX;
+        int current = w->next, from = 0;
+        if (spun) {
+            f->spins = 0;
+            f->hold = true;
+            from = current + 1;
+            if (w->group == runnable) break_join(w);
+            runnable = w->alive & ~f->joined & ~f->blocked;
+        } else if (f->hold && w->group) {
+            return true;
+        }
+        int pc = 0;
+        uint32_t group = smallest_pc(w, runnable, from, &pc);
+        if (!group) group = smallest_pc(w, runnable, 0, &pc);
+        if (!group) {
+            w->group = 0;
+            return false;
+        }
+        w->group = group;
+        w->next = pc;
+        int j = innermost_join(f, group);
+        if (j < 0 || f->joins[j].at != pc) return true;
+    }
+}
+
+static void split(warp *w, const instruction *i, uint32_t taken, int target)
+{
+    warp_flow *f = w->flow;
+    if (w->group == w->alive) f->join_count = 0; /* of lanes that have exited since */
+    if (i->reconverge >= 0) {
+        int j = innermost_join(f, w->group);
+        bool known = j >= 0 && f->joins[j].at == i->reconverge;
+        if (!known && f->join_count < LANES) f->joins[f->join_count++] = (join){i->reconverge, w->group, 0};
+    }
+    for (uint32_t lanes = w->group; lanes; lanes &= lanes - 1) {
+        int lane = first_lane(lanes);
+        w->pc[lane] = taken >> lane & 1 ? target : w->next + 1;
+    }
+    w->group = 0;
+}
+
+void flow_branch(warp *w, const instruction *i, uint32_t taken, int target)
+{
+    bool backward = target <= w->next;
+    if (backward && w->group != w->alive) w->flow->spins++;
+    if (taken == w->group)
+        w->next = target;
+    else if (!taken)
+        w->next++;
+    else
+        split(w, i, taken, target);
+}
+
+void flow_exit(warp *w, uint32_t lanes)
+{
+    w->alive &= ~lanes;
+    w->group &= ~lanes;
+    w->next++;
+    if (!w->group) w->flow->hold = false;
+    if (!w->alive) w->state = WARP_DONE;
+}
+
+void flow_park(warp *w, bool (*ready)(warp *w), uint32_t members)
+{
+    warp_flow *f = w->flow;
+    parked_group *p = &f->parked[f->parked_count++];
+    *p = (parked_group){w->group, w->active, w->next, ready, members, {w->waits_for[0], w->waits_for[1]}, ""};
+    memcpy(p->waiting, w->waiting, sizeof p->waiting);
+    f->blocked |= w->group;
+    w->group = 0;
+    f->hold = false;
+}
+
+bool warp_gather(warp *w, uint32_t members)
+{
+    warp_flow *f = w->flow;
+    if (w->active & ~members)
+        machine_fault(w->m, w, w->at, EMULATOR_DIVERGENCE, "lanes %08x execute it and are not in the mask %08x",
+                      w->active & ~members, members);
+    if ((members & w->alive & ~w->active) == 0) return true;
+    uint32_t together = w->group | gathered(w, w->next, members);
+    if (members & w->alive & ~together) {
+        warp_block(w, NULL, "lanes %08x of the mask %08x (lanes %08x are here)", members & w->alive & ~together,
+                   members, together);
+        f->parked[f->parked_count - 1].members = members;
+        return false;
+    }
+    for (int p = f->parked_count - 1; p >= 0; p--) {
+        if (f->parked[p].ready || f->parked[p].at != w->next || f->parked[p].members != members) continue;
+        uint32_t lanes = w->group;
+        unpark(w, p);
+        w->group |= lanes;
+    }
+    f->regather = true; /* the guard is looked at again, for all of them */
+    return false;
+}
+
+bool flow_meet(warp *w, uint32_t members)
+{
+    warp_flow *f = w->flow;
+    const instruction *code = w->m->entry->instructions;
+    uint32_t together = w->group;
+    for (int p = 0; p < f->parked_count; p++)
+        if (code[f->parked[p].at].form == w->at->form && f->parked[p].members == members)
+            together |= f->parked[p].lanes;
+    if ((w->active & ~members) || (members & w->alive & ~together)) return warp_gather(w, members);
+    for (int p = f->parked_count - 1; p >= 0; p--) {
+        const parked_group *g = &f->parked[p];
+        if (code[g->at].form != w->at->form || g->members != members) continue;
+        for (uint32_t lanes = g->lanes; lanes; lanes &= lanes - 1) w->pc[first_lane(lanes)] = g->at + 1;
+        remove_parked(f, p);
+    }
+    return true;
+}

@@ -1,0 +1,593 @@
+/* Reads the text of a module: directives, entries, statements. The rest of the parser is in parse_declare.c
+ * (declarations), parse_operand.c (operands), mnemonic.c and forms.c (what an instruction is), control_flow.c (where
+ * branches meet again). */
+#include "parse.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Errors and memory ---- */
+
+_Noreturn void parse_fail(parser *p, int line, emulator_fault fault, const char *format, ...)
+{
+    if (p->error) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(p->error->message, sizeof p->error->message, format, arguments);
+        va_end(arguments);
+        p->error->fault = fault;
+        p->error->line = line;
+        p->error->block = p->error->warp = -1;
+        p->error->detail[0] = '\0';
+        for (char *c = p->error->message; *c; c++)
+            if (*c < ' ' || *c > '~') *c = '?'; /* one printable line, whatever the text has */
+    }
+    longjmp(p->failed, 1);
+}
+
+_Noreturn void parse_expected(parser *p, token found, const char *expected)
+{
+    if (found.kind == TOKEN_BAD)
+        parse_fail(p, found.line, EMULATOR_PARSE, "'%.*s': %s", (int)(found.length < 60 ? found.length : 60),
+                   found.text, found.problem);
+    if (found.kind == TOKEN_END)
+        parse_fail(p, found.line, EMULATOR_PARSE, "the text ends where %s was expected", expected);
+    parse_fail(p, found.line, EMULATOR_PARSE, "'%.*s' where %s was expected",
+               (int)(found.length < 60 ? found.length : 60), found.text, expected);
+}
+
+void *parse_grow(parser *p, void *array, int count, int *capacity, size_t element, int limit, const char *what)
+{
+    if (count < *capacity) return array;
+    if (count >= limit) parse_fail(p, p->token.line, EMULATOR_RESOURCE, "more than %d %s", limit, what);
+    int wanted = *capacity ? 2 * *capacity : 32;
+    if (wanted > limit) wanted = limit;
+    void *grown = realloc(array, (size_t)wanted * element);
+    if (!grown) parse_fail(p, p->token.line, EMULATOR_MEMORY, "no memory for %s", what);
+    *capacity = wanted;
+    return grown;
+}
+
+/* Memory that lives as long as the module comes in chunks; the newest is the first. */
+typedef struct chunk {
+    struct chunk *next;
+    size_t used, size;
+    _Alignas(16) unsigned char bytes[];
+} chunk;
+
+void *parse_allocate(parser *p, size_t bytes)
+{
+    chunk *c = p->module->arena;
+    bytes = (bytes + 15) / 16 * 16;
+    if (!c || c->size - c->used < bytes) {
+        size_t size = bytes > 16368 ? bytes : 16368;
+        c = calloc(1, sizeof *c + size);
+        if (!c) parse_fail(p, p->token.line, EMULATOR_MEMORY, "no memory for the module");
+        c->size = size;
+        c->next = p->module->arena;
+        p->module->arena = c;
+    }
+    void *room = c->bytes + c->used;
+    c->used += bytes;
+    return room;
+}
+
+char *parse_copy(parser *p, const char *text, size_t length)
+{
+    char *copy = parse_allocate(p, length + 1);
+    memcpy(copy, text, length);
+    return copy;
+}
+
+/* ---- Tokens ---- */
+
+bool token_is(token t, const char *text)
+{
+    return (t.kind == TOKEN_WORD || t.kind == TOKEN_DIRECTIVE) && strlen(text) == t.length &&
+           memcmp(t.text, text, t.length) == 0;
+}
+
+void parse_advance(parser *p)
+{
+    p->token = lexer_next(&p->lexer);
+}
+
+bool parse_is(const parser *p, char punctuation)
+{
+    return p->token.kind == TOKEN_PUNCTUATION && *p->token.text == punctuation;
+}
+
+bool parse_accept(parser *p, char punctuation)
+{
+    if (!parse_is(p, punctuation)) return false;
+    parse_advance(p);
+    return true;
+}
+
+void parse_require(parser *p, char punctuation, const char *expected)
+{
+    if (!parse_accept(p, punctuation)) parse_expected(p, p->token, expected);
+}
+
+static bool accept_word(parser *p, const char *word)
+{
+    if (!token_is(p->token, word)) return false;
+    parse_advance(p);
+    return true;
+}
+
+static void skip_string(parser *p)
+{
+    if (p->token.kind != TOKEN_STRING) parse_expected(p, p->token, "a string");
+    parse_advance(p);
+}
+
+/* .file, .loc, .section, .pragma: nothing that matters here. */
+static bool skip_information(parser *p)
+{
+    if (token_is(p->token, ".file") || token_is(p->token, ".loc")) {
+        lexer_skip_line(&p->lexer);
+        parse_advance(p);
+        return true;
+    }
+    if (accept_word(p, ".pragma")) {
+        skip_string(p);
+        while (parse_accept(p, ',')) skip_string(p);
+        parse_require(p, ';', "';'");
+        return true;
+    }
+    if (!token_is(p->token, ".section")) return false;
+    int nesting = 0;
+    do {
+        parse_advance(p);
+        if (parse_is(p, '{')) nesting++;
+        if (parse_is(p, '}')) nesting--;
+        if (p->token.kind == TOKEN_END) parse_expected(p, p->token, "'}'");
+    } while (nesting > 0 || !parse_is(p, '}'));
+    parse_advance(p);
+    return true;
+}
+
+/* ---- Statements ---- */
+
+static void enter_scope(parser *p)
+{
+    if (p->depth == NESTING_MAX)
+        parse_fail(p, p->token.line, EMULATOR_PARSE, "{ } nested more than %d deep", NESTING_MAX);
+    p->scope_parent = parse_grow(p, p->scope_parent, p->scope_count, &p->scope_capacity, sizeof *p->scope_parent,
+                                 SCOPES_MAX, "scopes");
+    p->scope_parent[p->scope_count] = p->scope;
+    p->scope = p->scope_count++;
+    p->depth++;
+}
+
+static void leave_scope(parser *p)
+{
+    while (p->declaration_count > 0 && p->declarations[p->declaration_count - 1].depth == p->depth)
+        p->declaration_count--;
+    names_pop(&p->names, p->declaration_count);
+    p->scope = p->scope_parent[p->scope];
+    p->depth--;
+}
+
+static void add_label(parser *p, token name)
+{
+    if (name.length > NAME_MAX_LENGTH)
+        parse_fail(p, name.line, EMULATOR_PARSE, "a name of more than %d characters", NAME_MAX_LENGTH);
+    if (names_find(&p->labels, name.text, name.length, p->scope) >= 0)
+        parse_expected(p, name, "a label that this scope does not have yet");
+    if (!names_add(&p->labels, name.text, name.length, p->scope, p->entry->count))
+        parse_fail(p, name.line, EMULATOR_MEMORY, "no memory for the labels");
+}
+
+/* The number of the region that the last comment named. */
+static int current_region(parser *p)
+{
+    const lexer *l = &p->lexer;
+    entry *e = p->entry;
+    if (l->region == p->region_text) return p->region;
+    int known = l->region ? names_find(&p->regions, l->region, l->region_length, 0) : 0;
+    if (known < 0) {
+        known = e->region_count;
+        e->regions =
+            parse_grow(p, e->regions, known, &p->region_capacity, sizeof *e->regions, INSTRUCTIONS_MAX, "regions");
+        e->regions[known] = parse_copy(p, l->region, l->region_length);
+        e->region_count++;
+        if (!names_add(&p->regions, l->region, l->region_length, 0, known))
+            parse_fail(p, p->token.line, EMULATOR_MEMORY, "no memory for the regions");
+    }
+    p->region_text = l->region;
+    return p->region = known;
+}
+
+static instruction *new_instruction(parser *p, int line, int region)
+{
+    entry *e = p->entry;
+    if (p->instruction_total++ == INSTRUCTIONS_MAX)
+        parse_fail(p, line, EMULATOR_RESOURCE, "more than %d instructions", INSTRUCTIONS_MAX);
+    e->instructions = parse_grow(p, e->instructions, e->count, &p->instruction_capacity, sizeof *e->instructions,
+                                 INSTRUCTIONS_MAX + 1, "instructions");
+    instruction *i = &e->instructions[e->count++];
+    memset(i, 0, sizeof *i);
+    i->line = line;
+    i->region = region;
+    i->guard = -1;
+    i->reconverge = -1;
+    return i;
+}
+
+static void note_label_uses(parser *p, const instruction *i, const parsed_operand *parsed)
+{
+    for (int k = 0; k < i->operands; k++) {
+        if (i->operand[k].kind != OPERAND_LABEL) continue;
+        p->label_uses = parse_grow(p, p->label_uses, p->label_use_count, &p->label_use_capacity, sizeof *p->label_uses,
+                                   INSTRUCTIONS_MAX, "branches");
+        p->label_uses[p->label_use_count++] =
+            (label_use){.name = parsed[k].token, .scope = p->scope, .instruction = p->entry->count - 1, .operand = k};
+    }
+}
+
+static void parse_instruction(parser *p, token mnemonic, int guard, bool negated, int region)
+{
+    parsed_operand parsed[OPERANDS_MAX];
+    const decoded_mnemonic *decoded = forms_decode(p, mnemonic);
+    int count = parse_operands(p, parsed);
+    instruction *i = new_instruction(p, mnemonic.line, region);
+    i->guard = guard;
+    i->guard_negated = negated;
+    forms_apply(p, decoded, mnemonic, parsed, count, i);
+    if (guard >= 0 && (i->form->flags & FORM_UNGUARDED))
+        parse_fail(p, mnemonic.line, EMULATOR_PARSE, "'%s' may not be guarded", i->opcode);
+    note_label_uses(p, i, parsed);
+}
+
+/* @p or @!p, after @ */
+static int parse_guard(parser *p, bool *negated)
+{
+    int index = 0;
+    *negated = parse_accept(p, '!');
+    const declaration *d = p->token.kind == TOKEN_WORD ? parse_find(p, p->token, &index) : NULL;
+    if (!d || d->kind == DECLARED_SYMBOL || d->type != TYPE_PRED)
+        parse_expected(p, p->token, "a predicate that is declared");
+    parse_advance(p);
+    return d->slot + index;
+}
+
+static void parse_body_directive(parser *p)
+{
+    state_space space;
+    bool is_extern = false;
+    if (skip_information(p)) return;
+    if (accept_word(p, ".reg")) {
+        parse_registers(p);
+        return;
+    }
+    while (token_is(p->token, ".extern") || token_is(p->token, ".visible")) {
+        is_extern |= token_is(p->token, ".extern");
+        parse_advance(p);
+    }
+    if (!token_space(p->token, &space))
+        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "the directive '%.*s' is not known inside an entry",
+                   (int)(p->token.length < 60 ? p->token.length : 60), p->token.text);
+    if (space == SPACE_PARAM)
+        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "'.param' inside an entry: calls are not known");
+    parse_advance(p);
+    parse_variable(p, space, is_extern);
+}
+
+/* One statement of a body, or one label; false at the } that ends the body. */
+static bool parse_statement(parser *p)
+{
+    bool negated = false;
+    int guard = -1, region = current_region(p);
+    if (parse_accept(p, '{')) {
+        enter_scope(p);
+        return true;
+    }
+    if (parse_is(p, '}')) {
+        if (p->depth == 1) return false;
+        parse_advance(p);
+        leave_scope(p);
+        return true;
+    }
+    if (parse_accept(p, ';')) return true;
+    if (p->token.kind == TOKEN_DIRECTIVE) {
+        parse_body_directive(p);
+        return true;
+    }
+    if (parse_accept(p, '@')) guard = parse_guard(p, &negated);
+    token word = p->token;
+    if (word.kind != TOKEN_WORD)
+        parse_expected(p, word, guard >= 0 ? "an instruction" : "an instruction, a label, a directive or '}'");
+    token mnemonic = lexer_mnemonic(&p->lexer, word);
+    parse_advance(p);
+    if (guard < 0 && mnemonic.length == word.length && parse_accept(p, ':'))
+        add_label(p, word);
+    else
+        parse_instruction(p, mnemonic, guard, negated, region);
+    return true;
+}
+
+/* ---- Entries ---- */
+
+static void resolve_labels(parser *p)
+{
+    for (int u = 0; u < p->label_use_count; u++) {
+        const label_use *use = &p->label_uses[u];
+        int target = -1;
+        for (int scope = use->scope; scope >= 0 && target < 0; scope = p->scope_parent[scope])
+            target = names_find(&p->labels, use->name.text, use->name.length, scope);
+        if (target < 0) parse_expected(p, use->name, "a label of this entry");
+        p->entry->instructions[use->instruction].operand[use->operand].target = target;
+    }
+}
+
+/* Dynamic shared memory begins after the static part, at the alignment that its variables ask for. */
+static void place_dynamic(parser *p)
+{
+    entry *e = p->entry;
+    uint32_t alignment = 1;
+    for (int i = 0; i < p->dynamic_count; i++) {
+        const symbol *s = &p->module->symbols[p->dynamic_to[i]];
+        if (s->alignment > alignment) alignment = s->alignment;
+    }
+    e->static_shared_bytes = parse_align(e->static_shared_bytes, alignment);
+    for (int i = 0; i < p->dynamic_count; i++) p->module->symbols[p->dynamic_to[i]].offset = e->static_shared_bytes;
+}
+
+static uint32_t parse_count(parser *p, const char *expected)
+{
+    token at = p->token;
+    int64_t value = parse_integer(p, expected);
+    if (value < 1 || value > 1 << 20) parse_expected(p, at, expected);
+    return (uint32_t)value;
+}
+
+/* Up to three numbers; those left out are 1. */
+static void parse_extents(parser *p, uint32_t extent[3])
+{
+    extent[0] = extent[1] = extent[2] = 1;
+    for (int i = 0; i < 3; i++) {
+        extent[i] = parse_count(p, "a number of threads or blocks");
+        if (!parse_accept(p, ',')) return;
+    }
+    parse_expected(p, p->token, "no fourth number");
+}
+
+/* .reqntid and the like, between the parameters and the body. */
+static void parse_performance(parser *p)
+{
+    uint32_t extent[3];
+    entry *e = p->entry;
+    for (;;) {
+        if (accept_word(p, ".reqntid")) {
+            parse_extents(p, e->required_threads);
+        } else if (accept_word(p, ".maxntid")) {
+            parse_extents(p, extent);
+            uint64_t threads = (uint64_t)extent[0] * extent[1];
+            threads = threads > UINT32_MAX ? threads : threads * extent[2];
+            e->max_threads = threads > UINT32_MAX ? UINT32_MAX : (uint32_t)threads;
+        } else if (accept_word(p, ".maxnreg")) {
+            e->max_registers = parse_count(p, "a number of registers");
+        } else if (accept_word(p, ".minnctapersm") || accept_word(p, ".maxnctapersm") ||
+                   accept_word(p, ".maxclusterrank")) {
+            (void)parse_count(p, "a number of blocks");
+        } else if (token_is(p->token, ".reqnctapercluster")) {
+            token at = p->token;
+            parse_advance(p);
+            parse_extents(p, extent);
+            if (extent[0] != 1 || extent[1] != 1 || extent[2] != 1)
+                parse_fail(p, at.line, EMULATOR_UNKNOWN_FORM,
+                           "'.reqnctapercluster': clusters of more than one block are not known");
+        } else if (!accept_word(p, ".explicitcluster") && !skip_information(p)) {
+            return;
+        }
+    }
+}
+
+static void start_entry(parser *p, token name)
+{
+    emulator_module *m = p->module;
+    m->entries =
+        parse_grow(p, m->entries, m->entry_count, &p->entry_capacity, sizeof *m->entries, ENTRIES_MAX, "entries");
+    p->entry = &m->entries[m->entry_count];
+    *p->entry = (entry){.first_parameter = m->symbol_count, .static_shared_bytes = p->shared_bytes};
+    m->entry_count++;
+    p->entry->name = parse_copy(p, name.text, name.length);
+    for (int i = 0; i + 1 < m->entry_count; i++)
+        if (strcmp(m->entries[i].name, p->entry->name) == 0)
+            parse_expected(p, name, "an entry that the module does not have yet");
+    p->instruction_capacity = p->element_capacity = p->region_capacity = 0;
+    p->dynamic_count = p->label_use_count = p->scope_count = 0;
+    p->scope = -1;
+    names_pop(&p->labels, 0);
+    names_pop(&p->regions, 0);
+    p->entry->regions = parse_grow(p, p->entry->regions, 0, &p->region_capacity, sizeof *p->entry->regions,
+                                   INSTRUCTIONS_MAX, "regions");
+    p->entry->regions[p->entry->region_count++] = parse_copy(p, "", 0);
+}
+
+static void finish_entry(parser *p)
+{
+    instruction *end = new_instruction(p, p->token.line, current_region(p));
+    end->form = forms_return();
+    end->opcode = "ret";
+    end->mods.vector = 1;
+    resolve_labels(p);
+    place_dynamic(p);
+    if (!control_flow_reconvergence(p->entry))
+        parse_fail(p, p->token.line, EMULATOR_MEMORY, "no memory for the control flow");
+}
+
+/* After .entry */
+static void parse_entry(parser *p)
+{
+    token name = p->token;
+    if (name.kind != TOKEN_WORD || *name.text == '%') parse_expected(p, name, "the name of an entry");
+    if (name.length > NAME_MAX_LENGTH)
+        parse_fail(p, name.line, EMULATOR_PARSE, "a name of more than %d characters", NAME_MAX_LENGTH);
+    parse_advance(p);
+    start_entry(p, name);
+    enter_scope(p);
+    if (parse_accept(p, '(') && !parse_accept(p, ')')) {
+        do {
+            if (!accept_word(p, ".param")) parse_expected(p, p->token, "'.param'");
+            parse_parameter(p);
+            p->entry->parameters++;
+        } while (parse_accept(p, ','));
+        parse_require(p, ')', "',' or ')'");
+    }
+    parse_performance(p);
+    if (!parse_is(p, '{')) parse_expected(p, p->token, "'{' or a directive such as .maxntid");
+    p->lexer.region = p->region_text = NULL; /* comments before the body name no region */
+    p->region = 0;
+    parse_advance(p);
+    while (parse_statement(p)) continue;
+    finish_entry(p);
+    leave_scope(p);
+    p->entry = NULL;
+    parse_advance(p); /* past } */
+}
+
+/* ---- Modules ---- */
+
+/* .version 8.4: the lexer reads the number as a decimal fraction. */
+static void parse_version(parser *p)
+{
+    token t = p->token;
+    const char *dot = t.length <= 5 ? memchr(t.text, '.', t.length) : NULL;
+    bool valid =
+        t.kind == TOKEN_FLOAT64 && dot && dot + 2 == t.text + t.length && (dot - t.text == 1 || dot - t.text == 2);
+    if (!valid) parse_expected(p, t, "a version such as 8.4");
+    int major = 0;
+    for (const char *c = t.text; c < dot; c++) major = 10 * major + (*c - '0');
+    p->module->version = 10 * major + (dot[1] - '0');
+    if (p->module->version < 60)
+        parse_fail(p, t.line, EMULATOR_TARGET, ".version %.*s is older than 6.0", (int)t.length, t.text);
+    parse_advance(p);
+}
+
+static void parse_target(parser *p)
+{
+    token t = p->token;
+    int number = 0;
+    size_t i = 3;
+    if (t.kind != TOKEN_WORD || t.length < 5 || t.length > 7 || memcmp(t.text, "sm_", 3) != 0)
+        parse_expected(p, t, "a target such as sm_90a");
+    for (; i < t.length && t.text[i] >= '0' && t.text[i] <= '9'; i++) number = 10 * number + (t.text[i] - '0');
+    p->target = number;
+    p->target_suffix = i < t.length ? t.text[i++] : '\0';
+    if (i < t.length || number == 0 || (p->target_suffix && p->target_suffix != 'a' && p->target_suffix != 'f'))
+        parse_expected(p, t, "a target such as sm_90a");
+    memcpy(p->module->target, t.text, t.length);
+    p->module->target[t.length] = '\0';
+    parse_advance(p);
+    while (parse_accept(p, ',')) {
+        if (!accept_word(p, "debug") && !accept_word(p, "texmode_unified") && !accept_word(p, "texmode_independent"))
+            parse_expected(p, p->token, "debug, texmode_unified or texmode_independent");
+    }
+}
+
+static void parse_header(parser *p)
+{
+    if (!accept_word(p, ".version")) parse_expected(p, p->token, "'.version' at the beginning");
+    parse_version(p);
+    if (!accept_word(p, ".target")) parse_expected(p, p->token, "'.target' after .version");
+    parse_target(p);
+    if (!accept_word(p, ".address_size")) return;
+    if (p->token.kind != TOKEN_INTEGER || p->token.integer != 64)
+        parse_expected(p, p->token, "64: other addresses are not known");
+    parse_advance(p);
+}
+
+static void parse_module_statement(parser *p)
+{
+    bool is_extern = false;
+    state_space space;
+    if (skip_information(p)) return;
+    while (token_is(p->token, ".extern") || token_is(p->token, ".visible") || token_is(p->token, ".weak")) {
+        is_extern |= token_is(p->token, ".extern");
+        parse_advance(p);
+    }
+    if (accept_word(p, ".entry")) {
+        parse_entry(p);
+    } else if (token_is(p->token, ".func")) {
+        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "'.func': functions and calls are not known");
+    } else if (token_space(p->token, &space) && space != SPACE_PARAM && space != SPACE_LOCAL) {
+        parse_advance(p);
+        parse_variable(p, space, is_extern);
+    } else if (p->token.kind == TOKEN_DIRECTIVE) {
+        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "the directive '%.*s' is not known outside of entries",
+                   (int)(p->token.length < 60 ? p->token.length : 60), p->token.text);
+    } else {
+        parse_expected(p, p->token, "a directive such as .visible .entry");
+    }
+}
+
+/* False: p->error says what is wrong. */
+static bool parse_module(parser *p, const char *text, size_t length, const char *name)
+{
+    if (setjmp(p->failed)) return false;
+    if (length > TEXT_MAX) parse_fail(p, 0, EMULATOR_RESOURCE, "a text of more than %d bytes", TEXT_MAX);
+    p->module->name = parse_copy(p, name, strlen(name));
+    lexer_start(&p->lexer, text, length);
+    parse_advance(p);
+    parse_header(p);
+    while (p->token.kind != TOKEN_END) parse_module_statement(p);
+    p->module->variable_bytes = p->variable_bytes;
+    return true;
+}
+
+static void finish_parser(parser *p)
+{
+    names_finish(&p->names);
+    names_finish(&p->mnemonics);
+    names_finish(&p->labels);
+    names_finish(&p->regions);
+    free(p->declarations);
+    free(p->decoded);
+    free(p->scope_parent);
+    free(p->label_uses);
+    free(p);
+}
+
+emulator_module *emulator_module_parse(const char *text, size_t length, const char *name, emulator_error *error)
+{
+    parser *p = calloc(1, sizeof *p);
+    emulator_module *m = calloc(1, sizeof *m);
+    if (!p || !m) {
+        free(p);
+        free(m);
+        if (error)
+            *error = (emulator_error){
+                .fault = EMULATOR_MEMORY, .block = -1, .warp = -1, .message = "no memory for the module"};
+        return NULL;
+    }
+    p->error = error;
+    p->module = m;
+    bool parsed = parse_module(p, text, length, name ? name : "");
+    finish_parser(p);
+    if (parsed && error) error->fault = EMULATOR_OK;
+    if (parsed) return m;
+    emulator_module_destroy(m);
+    return NULL;
+}
+
+void emulator_module_destroy(emulator_module *module)
+{
+    if (!module) return;
+    for (int i = 0; i < module->entry_count; i++) {
+        free(module->entries[i].instructions);
+        free(module->entries[i].elements);
+        free(module->entries[i].regions);
+    }
+    for (chunk *c = module->arena, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    free(module->symbols);
+    free(module->entries);
+    free(module);
+}
