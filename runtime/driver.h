@@ -48,9 +48,13 @@ enum {
 #include "driver.def"
 };
 
+/* What cuLibraryLoadData is to be given: machine code (and PTX where there is no ptxas), or PTX alone. */
+typedef enum driver_code { DRIVER_CODE_CUBIN, DRIVER_CODE_PTX } driver_code;
+
 typedef struct driver {
-    void *handle; /* of dlopen; NULL: not open */
+    void *handle; /* of dlopen; NULL: not open, or not from a library */
     int version;  /* 13000 for CUDA 13.0; 0: not started */
+    driver_code code;
 #define DRIVER_CALL(presence, symbol, parameters) CUresult(*symbol) parameters;
 #include "driver.def"
 } driver;

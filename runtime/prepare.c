@@ -23,7 +23,7 @@ static foscar_status check_registers(const decode_plan *plan, int registers, fos
                        entry, steady, plan->cfg.target->name, limit);
 }
 
-/* The driver's own compiler: no child process, no disk cache, the same rules. */
+/* Text for the driver itself: no child process, no disk cache, the same rules. */
 static foscar_status load_text(const driver *cuda, const char *ptx, CUlibrary *library, assembler_usage *usage,
                                foscar_error *err)
 {
@@ -68,21 +68,31 @@ static foscar_status load_image(foscar_kernel *kernel, foscar_image *image, CUli
     return driver_result(cuda, result, "loading a cubin into the driver", err);
 }
 
+/* As machine code; as text where the driver takes no other, or where there is no ptxas and the options allow it. */
+static foscar_status load_source(foscar_runtime *runtime, foscar_kernel *kernel, const image_source *source,
+                                 CUlibrary *library, assembler_usage *usage, foscar_error *err)
+{
+    foscar_image image;
+    if (kernel->cuda->code == DRIVER_CODE_PTX)
+        return load_by_driver(runtime, kernel, source, library, usage, err);
+    foscar_status status = image_make(runtime, source, &image, err);
+    if (status == FOSCAR_OK) {
+        usage->spill_bytes = image.spill_bytes;
+        return load_image(kernel, &image, library, err);
+    }
+    if (status == FOSCAR_NO_ASSEMBLER && (runtime->flags & FOSCAR_NO_DRIVER_JIT) == 0)
+        return load_by_driver(runtime, kernel, source, library, usage, err);
+    return status;
+}
+
 static foscar_status load_part(foscar_runtime *runtime, foscar_kernel *kernel, foscar_part which, foscar_error *err)
 {
     image_part part;
-    foscar_image image;
     foscar_error why;
     assembler_usage usage = {0};
     foscar_status status = image_part_make(&kernel->plan.cfg, which, &part, err);
     if (status != FOSCAR_OK) return status;
-    status = image_make(runtime, &part.source, &image, &why);
-    if (status == FOSCAR_OK) {
-        usage.spill_bytes = image.spill_bytes;
-        status = load_image(kernel, &image, &kernel->libraries[which], &why);
-    } else if (status == FOSCAR_NO_ASSEMBLER && (runtime->flags & FOSCAR_NO_DRIVER_JIT) == 0) {
-        status = load_by_driver(runtime, kernel, &part.source, &kernel->libraries[which], &usage, &why);
-    }
+    status = load_source(runtime, kernel, &part.source, &kernel->libraries[which], &usage, &why);
     if (which == FOSCAR_PART_DECODE) memcpy(kernel->entry, part.decode.entry, sizeof kernel->entry);
     image_part_finish(&part);
     if (status != FOSCAR_OK) return status_fail(err, status, "%s", why.message);

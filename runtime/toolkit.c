@@ -22,6 +22,16 @@ static foscar_status enter(foscar_runtime *runtime, const driver **cuda, foscar_
     return status;
 }
 
+foscar_status toolkit_open_with_driver(const foscar_options *options, const struct driver *cuda,
+                                       foscar_runtime **runtime, foscar_error *err)
+{
+    foscar_status status = foscar_open(options, runtime, err);
+    if (status != FOSCAR_OK) return status;
+    (*runtime)->cuda = *cuda;
+    (*runtime)->driver_tool.state = TOOL_READY;
+    return FOSCAR_OK;
+}
+
 /* For the destroying calls, which have nobody to tell: the driver if it was started in this process, else NULL. */
 static const driver *started(foscar_runtime *runtime)
 {
@@ -193,13 +203,13 @@ void toolkit_graph_destroy(foscar_runtime *runtime, void *graph)
 
 /* ---- Programs ---- */
 
-static foscar_status load_program(const driver *cuda, foscar_image *image, toolkit_program **program, foscar_error *err)
+static foscar_status load_program(const driver *cuda, const void *code, toolkit_program **program, foscar_error *err)
 {
     toolkit_program *made = calloc(1, sizeof *made);
     if (made == NULL) return status_fail(err, FOSCAR_OUT_OF_MEMORY, "no memory for a program");
     made->cuda = cuda;
     foscar_status status =
-        driver_result(cuda, cuda->cuLibraryLoadData(&made->library, image->cubin, NULL, NULL, 0, NULL, NULL, 0),
+        driver_result(cuda, cuda->cuLibraryLoadData(&made->library, code, NULL, NULL, 0, NULL, NULL, 0),
                       "loading a program", err);
     if (status != FOSCAR_OK) {
         free(made);
@@ -209,12 +219,26 @@ static foscar_status load_program(const driver *cuda, foscar_image *image, toolk
     return FOSCAR_OK;
 }
 
+static foscar_status load_source(foscar_runtime *runtime, const driver *cuda, const image_source *source,
+                                 toolkit_program **program, foscar_error *err)
+{
+    foscar_image image;
+    char *ptx = NULL;
+    size_t length;
+    foscar_status status = cuda->code == DRIVER_CODE_PTX ? image_ptx(runtime, source, &ptx, &length, err)
+                                                         : image_make(runtime, source, &image, err);
+    if (status != FOSCAR_OK) return status;
+    status = load_program(cuda, ptx != NULL ? ptx : image.cubin, program, err);
+    if (ptx == NULL) foscar_image_finish(&image);
+    free(ptx);
+    return status;
+}
+
 foscar_status toolkit_program_build(foscar_runtime *runtime, const char *name, const char *source,
                                     const char *const *options, int option_count, toolkit_program **program,
                                     foscar_error *err)
 {
     device_binding device;
-    foscar_image image;
     char architecture[32];
     image_source text = {.language = IMAGE_CUDA, .name = name, .text = source, .length = strlen(source),
                          .target = architecture, .option_count = option_count};
@@ -227,11 +251,7 @@ foscar_status toolkit_program_build(foscar_runtime *runtime, const char *name, c
     if (status != FOSCAR_OK) return status;
     snprintf(architecture, sizeof architecture, "sm_%d%s", device.compute_capability,
              device.compute_capability >= 90 ? "a" : "");
-    status = image_make(runtime, &text, &image, err);
-    if (status != FOSCAR_OK) return status;
-    status = load_program(device.cuda, &image, program, err);
-    foscar_image_finish(&image);
-    return status;
+    return load_source(runtime, device.cuda, &text, program, err);
 }
 
 foscar_status toolkit_program_launch(toolkit_program *program, const char *entry, const uint32_t grid[3],

@@ -12,6 +12,11 @@
 extern "C" {
 #endif
 
+/* Opens a runtime over these driver calls instead of libcuda.so.1, for drivers that run kernels elsewhere than on a GPU. The table is copied; what it
+   calls must outlive the runtime. options and errors as of foscar_open. */
+struct driver;
+foscar_status toolkit_open_with_driver(const foscar_options *options, const struct driver *cuda, foscar_runtime **runtime, foscar_error *err);
+
 /* Device memory. The address is the caller's until toolkit_free (NULL is fine). Copies are synchronous, fills are ordered in the stream. */
 foscar_status toolkit_allocate(foscar_runtime *runtime, uint64_t bytes, void **address, foscar_error *err);
 void toolkit_free(foscar_runtime *runtime, void *address);
@@ -36,7 +41,7 @@ foscar_status toolkit_capture_end(foscar_runtime *runtime, void *stream, void **
 foscar_status toolkit_graph_launch(foscar_runtime *runtime, void *graph, void *stream, foscar_error *err);
 void toolkit_graph_destroy(foscar_runtime *runtime, void *graph);
 
-/* A CUDA C source (extern "C" entries) through NVRTC, ptxas and the disk cache into the current context. options: NVRTC options, without
+/* A CUDA C source (extern "C" entries) through NVRTC into the current context, by way of ptxas and the disk cache if the driver takes machine code. options: NVRTC options, without
    the architecture, which is the device's. The program is the caller's until toolkit_program_destroy (NULL is fine). */
 typedef struct toolkit_program toolkit_program;
 foscar_status toolkit_program_build(foscar_runtime *runtime, const char *name, const char *source, const char *const *options, int option_count,

@@ -37,6 +37,14 @@ static void constants_have_the_values_of_cuda_h(void **state)
 #include "driver.def"
 }
 
+static void results_of_the_emulated_driver_have_the_numbers_of_cuda_h(void **state)
+{
+    (void)state;
+#define RESULT(name, number, text) assert_int_equal(number, (int)name);
+#include "../tools/emulator/emulated_results.def"
+#undef RESULT
+}
+
 static void the_launch_structs_have_the_layout_of_cuda_h(void **state)
 {
     (void)state;
@@ -67,6 +75,12 @@ static void constants_have_the_values_of_cuda_h(void **state)
     skip();
 }
 
+static void results_of_the_emulated_driver_have_the_numbers_of_cuda_h(void **state)
+{
+    (void)state;
+    skip();
+}
+
 static void the_launch_structs_have_the_layout_of_cuda_h(void **state)
 {
     (void)state;
@@ -80,6 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_have_the_parameters_of_cuda_h),
         cmocka_unit_test(constants_have_the_values_of_cuda_h),
+        cmocka_unit_test(results_of_the_emulated_driver_have_the_numbers_of_cuda_h),
         cmocka_unit_test(the_launch_structs_have_the_layout_of_cuda_h),
     };
     return cmocka_run_group_tests_name("runtime_driver", tests, NULL, NULL);
