@@ -1,78 +1,15 @@
 /* The command line program from outside: exit codes, one-line reasons, files written whole or not at all, the numbers
  * of `inspect`. $FOSCAR_TOOL is the program. What needs a GPU or ptxas is skipped where there is none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cli_fixture.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cJSON.h>
 
 #include "config.h"
 
 #define SPEC       "sm_90a-k2t128-v2t128-d128-h8-p64"
 #define INPUT      "tests/data/smollm2_135m_layer09.safetensors"
 #define INPUT_SPEC "sm_90a-k4t64-v4t64-d64-h3-p64-of32"
-
-enum { OK, FAILED, USAGE, ENVIRONMENT, TEXT_MAX = 1 << 22 };
-
-static char folder[64]; /* of this run, removed at its end */
-static char out[TEXT_MAX], err[TEXT_MAX];
-
-static size_t read_file(const char *path, char *text)
-{
-    FILE *file = fopen(path, "rb");
-    size_t length = file != NULL ? fread(text, 1, TEXT_MAX - 1, file) : 0;
-    if (file != NULL) fclose(file);
-    text[length] = '\0';
-    return length;
-}
-
-/* Runs "PREFIX foscar ARGUMENTS" with standard output to a file (NULL: of the folder); fills out and err; returns the
- * exit code. */
-static int run_to(const char *prefix, const char *arguments, const char *file)
-{
-    char line[2048], path[128];
-    snprintf(path, sizeof path, "%s/out", folder);
-    snprintf(line, sizeof line, "%s '%s' %s >%s 2>%s/err", prefix, getenv("FOSCAR_TOOL"), arguments,
-             file != NULL ? file : path, folder);
-    int status = system(line);
-    out[0] = '\0';
-    if (file == NULL) read_file(path, out);
-    snprintf(path, sizeof path, "%s/err", folder);
-    read_file(path, err);
-    if (!WIFEXITED(status)) fail_msg("'%s' did not exit by itself", line);
-    return WEXITSTATUS(status);
-}
-
-static int run(const char *arguments)
-{
-    return run_to("", arguments, NULL);
-}
-
-static void assert_contains(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL) fail_msg("\"%s\" is not in \"%.2000s\"", part, text);
-}
-
-/* Standard error is one line that begins with the program's name. */
-static void assert_one_line_reason(const char *part)
-{
-    char *newline = strchr(err, '\n');
-    assert_non_null(newline);
-    assert_int_equal(newline[1], '\0');
-    assert_memory_equal(err, "foscar", 6);
-    assert_contains(err, part);
-}
 
 static bool has_gpu(void)
 {
@@ -86,23 +23,12 @@ static bool has_gpu(void)
     return found;
 }
 
-static bool has_tool(const char *name)
-{
-    run("doctor --json");
-    cJSON *json = cJSON_Parse(out), *row;
-    bool found = false;
-    cJSON_ArrayForEach(row, json) if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "name")), name) == 0) found =
-        cJSON_IsTrue(cJSON_GetObjectItem(row, "found"));
-    cJSON_Delete(json);
-    return found;
-}
-
 /* ---- All subcommands ---- */
 
 static void every_subcommand_has_help_with_an_example_and_exit_codes(void **state)
 {
     (void)state;
-    static const char *const names[] = {"list", "emit", "inspect", "run", "bench", "doctor"};
+    static const char *const names[] = {"list", "emit", "inspect", "run", "check", "bench", "doctor"};
     assert_int_equal(run("--help"), OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_contains(out, names[i]);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -403,21 +329,6 @@ static void a_bad_input_file_is_named_and_refused(void **state)
     assert_int_equal(run(arguments), USAGE);
     assert_one_line_reason("is no safetensors file");
     unlink(path);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/foscar_cli_XXXXXX");
-    return getenv("FOSCAR_TOOL") == NULL || mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char line[128];
-    snprintf(line, sizeof line, "rm -rf '%s'", folder);
-    return system(line);
 }
 
 int main(void)

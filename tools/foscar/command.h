@@ -51,7 +51,8 @@ typedef struct command {
                      char **argv); /* argv[0] is the first argument after the name */
 } command;
 
-extern const command command_list, command_emit, command_inspect, command_run, command_bench, command_doctor;
+extern const command command_list, command_emit, command_inspect, command_run, command_check, command_bench,
+    command_doctor;
 
 /* Prints the help of one subcommand. */
 void command_help(const command *c, FILE *out);

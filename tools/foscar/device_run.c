@@ -1,4 +1,4 @@
-/* The GPU's side of `run`: appends a problem's tokens in pieces, decodes, and brings everything back. */
+/* The device's side of `run` and `check`: appends a problem's tokens in pieces, decodes, and brings everything back. */
 #include "device_run.h"
 
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "random.h"
 
 enum {
-    DECODE_STEPS = 3,  /* last tokens of each stream that are appended one a step */
     ROW_GAP = 64,      /* bytes between the rows of q and of out, so that the strides are not the obvious ones */
     POISON_BYTE = 0xff /* a NaN in every number type */
 };
@@ -70,24 +69,28 @@ static bool append_to(appender *a, const int32_t *lengths, bool step)
     return !a->g->failed;
 }
 
-/* Two prefills, cut at a random token of each stream, then decode steps. */
-static bool append_all(appender *a, uint64_t seed)
+/* Prefills, cut at random tokens of each stream, then decode steps. */
+static bool append_all(appender *a, const device_run_options *options)
 {
     const int32_t *full = a->p->streams.lengths;
     int streams = a->p->streams.batch;
     int32_t *lengths = tool_allocate((size_t)streams * sizeof *lengths);
     a->done = tool_allocate((size_t)streams * sizeof *a->done);
     bool ok = true;
-    for (int piece = 0; piece < 2 && ok; piece++) {
+    for (int piece = 1; piece <= options->prefills && ok; piece++) {
         for (int s = 0; s < streams; s++) {
-            int32_t end = full[s] > DECODE_STEPS ? full[s] - DECODE_STEPS : 0;
-            lengths[s] = piece == 0 ? (int32_t)(random_bits(seed, (uint64_t)s) % (uint64_t)(end + 1)) : end;
+            int32_t end = full[s] > options->steps ? full[s] - options->steps : 0;
+            uint64_t index = (uint64_t)(piece - 1) * (uint64_t)streams + (uint64_t)s;
+            lengths[s] =
+                piece < options->prefills
+                    ? a->done[s] + (int32_t)(random_bits(options->seed, index) % (uint64_t)(end - a->done[s] + 1))
+                    : end;
         }
         ok = append_to(a, lengths, false); /* an empty piece is a launch that does nothing */
     }
-    for (int step = 1; step <= DECODE_STEPS && ok; step++) {
+    for (int step = 1; step <= options->steps && ok; step++) {
         for (int s = 0; s < streams; s++) {
-            int32_t length = full[s] - DECODE_STEPS + step;
+            int32_t length = full[s] - options->steps + step;
             lengths[s] = length > 0 ? length : 0;
         }
         ok = append_to(a, lengths, true);
@@ -146,8 +149,8 @@ static bool take_rows(const problem *p, const uint8_t *rows, int64_t row_bytes, 
     return intact;
 }
 
-static bool decode_twice(gpu *g, foscar_kernel *kernel, const problem *p, const foscar_cache *cache,
-                         const device_run_options *options, device_run_result *result)
+static bool decode(gpu *g, foscar_kernel *kernel, const problem *p, const foscar_cache *cache,
+                   const device_run_options *options, device_run_result *result)
 {
     size_t rows = (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->cfg.heads,
            row = rows / (size_t)p->batch * (size_t)p->cfg.head_dim;
@@ -171,15 +174,15 @@ static bool decode_twice(gpu *g, foscar_kernel *kernel, const problem *p, const 
     uint8_t *bytes[2] = {tool_allocate(out_bytes), tool_allocate(out_bytes)};
     result->out = tool_allocate(rows * (size_t)p->cfg.head_dim * sizeof(float));
     result->lse = options->lse ? tool_allocate(lse_bytes) : NULL;
-    gpu_fill(g, args.workspace, POISON_BYTE, info.workspace_bytes);
-    for (int round = 0; round < 2; round++) {
+    if (options->poison_workspace) gpu_fill(g, args.workspace, POISON_BYTE, info.workspace_bytes);
+    for (int round = 0; round < options->decodes; round++) {
         gpu_fill(g, args.out, POISON_BYTE, out_bytes);
         if (options->lse) gpu_fill(g, args.lse, POISON_BYTE, lse_bytes);
         launch(g, kernel, &args, options->graph && round == 0);
         gpu_download(g, bytes[round], args.out, out_bytes);
     }
     if (options->lse) gpu_download(g, result->lse, args.lse, lse_bytes);
-    result->repeatable = memcmp(bytes[0], bytes[1], out_bytes) == 0;
+    result->repeatable = options->decodes < 2 || memcmp(bytes[0], bytes[1], out_bytes) == 0;
     result->gaps_untouched = take_rows(p, bytes[0], o_bytes, result->out);
     free(bytes[0]);
     free(bytes[1]);
@@ -196,13 +199,13 @@ bool device_run(foscar_runtime *runtime, foscar_kernel *kernel, const problem *p
     foscar_cache streams =
         gpu_cache(&g, &p->streams, p->kv_heads, device_pages, pages->page_stride, pages->head_stride);
     appender a = {.g = &g, .kernel = kernel, .p = p, .cache = streams};
-    append_all(&a, options->seed);
+    append_all(&a, options);
     gpu_download(&g, pages->pages, device_pages, (uint64_t)pages->bytes);
     foscar_cache sequences =
         p->shared ? gpu_cache(&g, &p->sequences, p->kv_heads, device_pages, pages->page_stride, pages->head_stride)
                   : streams;
     if (!g.failed) gpu_ok(&g, foscar_check(kernel, &sequences, g.stream, &g.error));
-    bool ok = decode_twice(&g, kernel, p, &sequences, options, result);
+    bool ok = decode(&g, kernel, p, &sequences, options, result);
     if (!ok) *err = g.error;
     gpu_finish(&g);
     return ok;

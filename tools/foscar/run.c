@@ -1,34 +1,39 @@
-/* foscar run: quantises, appends and decodes on the GPU, and checks every step against plain C in float64. */
+/* foscar run: quantises, appends and decodes on the GPU or in the PTX interpreter, and checks every step against plain
+ * C in float64. */
 #include "command.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare.h"
-#include "device_run.h"
+#include "interpreter.h"
 #include "parallel.h"
-#include "problem.h"
 #include "random.h"
+#include "safetensors.h"
+#include "trial.h"
 
 typedef struct run_arguments {
-    int64_t batch, kv_heads, seed; /* seed < 0: from the clock */
-    const char *context, *input;
-    int data;  /* a reference_data */
-    int table; /* 0: padded, 1: CSR */
-    bool json, lse, graph, all, f32;
+    int64_t batch, kv_heads; /* batch 0: by the place */
+    int64_t seed;            /* < 0: from the clock */
+    int64_t blocks;          /* SMs of the interpreter's device */
+    const char *context;     /* NULL: by the place */
+    const char *input, *output;
+    int data;     /* a reference_data */
+    int table;    /* 0: padded, 1: CSR */
+    int schedule; /* an emulator_schedule */
+    bool json, lse, graph, all, f32, cpu, exact;
 } run_arguments;
+
+/* Where the kernels run. */
+typedef enum place { PLACE_NONE, PLACE_GPU, PLACE_INTERPRETER } place;
 
 /* One spec of this run and everything found about it. */
 typedef struct outcome {
     char spec[CONFIG_SPEC_MAX];
     int batch, kv_heads;
     int64_t tokens;
-    bool ran; /* on the GPU */
     bool has_scheme_error;
-    char problem[512]; /* why it failed; empty: passed, or not run */
-    comparison found;
-    double bound, lse_bound;
+    trial trial;
 } outcome;
 
 /* Everything that the specs of one call share. */
@@ -36,7 +41,7 @@ typedef struct session {
     const command *self;
     const run_arguments *args;
     foscar_runtime *runtime;
-    bool gpu;
+    place place;
     char device[192], no_gpu[512];
     uint64_t seed;
 } session;
@@ -94,54 +99,36 @@ static bool make_problem(const session *s, const config *cfg, problem *p)
 
 /* ---- One spec ---- */
 
-static void note(outcome *o, const char *text)
+/* Tells why a device gave nothing: what the interpreter found, else what the library says. */
+static tool_exit tell_failure(const session *s, const foscar_error *err, outcome *o)
 {
-    if (o->problem[0] == '\0') snprintf(o->problem, sizeof o->problem, "%s", text);
+    emulated_fault fault;
+    if (s->place != PLACE_INTERPRETER || !emulated_driver_fault(&fault)) return tool_fail_status(s->self, err);
+    snprintf(o->trial.problem, sizeof o->trial.problem, "%s at line %d", emulator_fault_name(fault.error.fault),
+             fault.error.line);
+    return interpreter_report(s->self, &fault);
 }
 
-static void judge(const device_run_result *result, bool lse, outcome *o)
-{
-    char text[128];
-    if (!result->repeatable) note(o, "a second launch gave other bits");
-    if (!result->gaps_untouched) note(o, "bytes between the rows of the output were overwritten");
-    if (!o->found.empty_rows_good)
-        note(o, "an empty sequence has an output that is not zero, or an lse that is not -infinity");
-    if (!(o->found.error <= o->bound)) {
-        snprintf(text, sizeof text, "the error %.2e is above the bound %.2e", o->found.error, o->bound);
-        note(o, text);
-    }
-    if (lse && !(o->found.lse_error <= o->lse_bound)) {
-        snprintf(text, sizeof text, "the error of the lse %.2e is above the bound %.2e", o->found.lse_error,
-                 o->lse_bound);
-        note(o, text);
-    }
-}
-
-/* OK, FAILED (a check was not met; o->problem says which) or another code for what was reported already. */
-static tool_exit run_on_gpu(const session *s, const problem *p, page_pool *pages, outcome *o)
+/* OK, FAILED (a check was not met; o->trial.problem says which) or another code for what was reported already. */
+static tool_exit run_on_device(const session *s, const problem *p, page_pool *pages, outcome *o)
 {
     foscar_kernel *kernel;
     foscar_error err;
-    device_run_result result = {0};
-    device_run_options options = {.seed = s->seed, .lse = s->args->lse, .graph = s->args->graph};
-    if (foscar_prepare(s->runtime, o->spec, &kernel, &err) != FOSCAR_OK) return tool_fail_status(s->self, &err);
-    page_pool expected;
-    pool_make(&expected, p);
-    pool_pack(&expected, p);
-    tool_exit code = TOOL_OK;
-    if (!device_run(s->runtime, kernel, p, &options, pages, &result, &err))
-        code = tool_fail_status(s->self, &err);
-    else {
-        o->ran = true;
-        pool_same(pages, &expected, p, o->problem, sizeof o->problem);
-        if (!compare_decode(p, pages, result.out, result.lse, o->has_scheme_error, &o->found))
-            code = tool_fail(s->self, TOOL_FAILED, "out of memory");
-        judge(&result, s->args->lse, o);
-        if (code == TOOL_OK && o->problem[0] != '\0') code = TOOL_FAILED;
-    }
-    device_run_finish(&result);
-    pool_finish(&expected);
-    return code;
+    const trial_options options = {
+        .device = {.seed = s->seed,
+                   .prefills = 2,
+                   .steps = 3,
+                   .decodes = 2,
+                   .poison_workspace = s->place == PLACE_GPU,
+                   .lse = s->args->lse,
+                   .graph = s->args->graph},
+        .ordinary = ordinary_data(s->args),
+        .with_scheme = o->has_scheme_error,
+    };
+    if (foscar_prepare(s->runtime, o->spec, &kernel, &err) != FOSCAR_OK ||
+        !trial_run(s->runtime, kernel, p, &options, pages, &o->trial, &err))
+        return tell_failure(s, &err, o);
+    return o->trial.problem[0] == '\0' ? TOOL_OK : TOOL_FAILED;
 }
 
 /* Without a GPU: both images are assembled, and the scheme's loss on real input is found from the host's pages. */
@@ -156,10 +143,28 @@ static tool_exit run_without_gpu(const session *s, const problem *p, page_pool *
     }
     if (o->has_scheme_error) {
         pool_pack(pages, p);
-        if (!compare_decode(p, pages, NULL, NULL, true, &o->found))
+        if (!compare_decode(p, pages, NULL, NULL, true, &o->trial.found))
             return tool_fail(s->self, TOOL_FAILED, "out of memory");
     }
     return TOOL_ENVIRONMENT;
+}
+
+/* The output, the log-sum-exp if it was asked for, and the pages, as a .safetensors file. */
+static tool_exit write_output(const session *s, const problem *p, const page_pool *pages, const outcome *o)
+{
+    const device_run_result *result = &o->trial.result;
+    int64_t heads = (int64_t)p->kv_heads * p->cfg.heads;
+    const named_tensor tensors[] = {
+        {"out", "F32", 3, {p->batch, heads, p->cfg.head_dim}, result->out},
+        {"pages", "U8", 1, {pages->bytes}, pages->pages},
+        {"lse", "F32", 2, {p->batch, heads}, result->lse},
+    };
+    size_t size;
+    char *file = safetensors_make(tensors, result->lse != NULL ? 3 : 2, "spec", o->spec, &size);
+    if (file == NULL) return tool_fail(s->self, TOOL_FAILED, "no memory for %s", s->args->output);
+    bool ok = tool_write_file(s->self, s->args->output, file, size);
+    free(file);
+    return ok ? TOOL_OK : TOOL_FAILED;
 }
 
 static tool_exit run_spec(const session *s, const config *cfg, outcome *o)
@@ -172,10 +177,14 @@ static tool_exit run_spec(const session *s, const config *cfg, outcome *o)
     o->kv_heads = p.kv_heads;
     o->tokens = paging_tokens(&p.sequences);
     o->has_scheme_error = s->args->input != NULL;
-    o->bound = compare_bound(cfg->o_type, ordinary_data(s->args));
-    o->lse_bound = 10 * compare_bound(NUMBER_F32, ordinary_data(s->args));
+    trial_bounds(cfg, ordinary_data(s->args), &o->trial);
     pool_make(&pages, &p);
-    tool_exit code = s->gpu ? run_on_gpu(s, &p, &pages, o) : run_without_gpu(s, &p, &pages, o);
+    tool_exit code = s->place != PLACE_NONE ? run_on_device(s, &p, &pages, o) : run_without_gpu(s, &p, &pages, o);
+    if (s->args->output != NULL && o->trial.ran) {
+        tool_exit written = write_output(s, &p, &pages, o);
+        if (code == TOOL_OK) code = written;
+    }
+    trial_finish(&o->trial);
     pool_finish(&pages);
     problem_finish(&p);
     return code;
@@ -193,8 +202,11 @@ static const char *data_name(const run_arguments *args)
 
 static void print_header(const session *s)
 {
-    printf("device  %s\nseed    %llu\ndata    %s\n\n%-44s%6s%4s%10s  %-9s %-9s", s->gpu ? s->device : "none",
-           (unsigned long long)s->seed, data_name(s->args), "spec", "batch", "kv", "tokens", "error", "bound");
+    printf("device  %s\nseed    %llu\ndata    %s\n", s->place != PLACE_NONE ? s->device : "none",
+           (unsigned long long)s->seed, data_name(s->args));
+    if (s->place == PLACE_INTERPRETER)
+        printf("order   %s\n", emulator_schedule_name((emulator_schedule)s->args->schedule));
+    printf("\n%-44s%6s%4s%10s  %-9s %-9s", "spec", "batch", "kv", "tokens", "error", "bound");
     if (s->args->lse) printf(" %-9s", "lse");
     if (s->args->input != NULL) printf(" %-9s", "scheme");
     printf(" result\n");
@@ -211,15 +223,15 @@ static void print_error(bool known, double value)
 static void print_outcome(const session *s, const outcome *o, tool_exit code)
 {
     printf("%-44s%6d%4d%10lld ", o->spec, o->batch, o->kv_heads, (long long)o->tokens);
-    print_error(o->ran, o->found.error);
-    print_error(true, o->bound);
-    if (s->args->lse) print_error(o->ran, o->found.lse_error);
+    print_error(o->trial.ran, o->trial.found.error);
+    print_error(true, o->trial.bound);
+    if (s->args->lse) print_error(o->trial.ran, o->trial.found.lse_error);
     if (s->args->input != NULL)
-        print_error(code == TOOL_OK || code == TOOL_ENVIRONMENT || o->ran, o->found.scheme_error);
-    printf(" %s\n", o->problem[0] != '\0'                 ? o->problem
-                    : code == TOOL_OK                     ? "ok"
-                    : code == TOOL_ENVIRONMENT && !s->gpu ? "assembled, not run"
-                                                          : "failed");
+        print_error(code == TOOL_OK || code == TOOL_ENVIRONMENT || o->trial.ran, o->trial.found.scheme_error);
+    printf(" %s\n", o->trial.problem[0] != '\0'                          ? o->trial.problem
+                    : code == TOOL_OK                                    ? "ok"
+                    : code == TOOL_ENVIRONMENT && s->place == PLACE_NONE ? "assembled, not run"
+                                                                         : "failed");
     fflush(stdout);
 }
 
@@ -237,20 +249,20 @@ static cJSON *outcome_json(const session *s, const outcome *o, tool_exit code)
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "spec", o->spec);
     cJSON_AddStringToObject(json, "data", data_name(s->args));
-    cJSON_AddItemToObject(json, "device", s->gpu ? cJSON_CreateString(s->device) : cJSON_CreateNull());
+    cJSON_AddItemToObject(json, "device", s->place != PLACE_NONE ? cJSON_CreateString(s->device) : cJSON_CreateNull());
     cJSON_AddNumberToObject(json, "seed", (double)s->seed);
     cJSON_AddNumberToObject(json, "batch", o->batch);
     cJSON_AddNumberToObject(json, "kv_heads", o->kv_heads);
     cJSON_AddNumberToObject(json, "tokens", (double)o->tokens);
-    add_number(json, "relative_error", o->ran, o->found.error);
-    add_number(json, "relative_error_bound", true, o->bound);
-    add_number(json, "worst_row_error", o->ran, o->found.worst_row);
-    add_number(json, "lse_error", o->ran && s->args->lse, o->found.lse_error);
-    add_number(json, "scheme_error", o->has_scheme_error && (o->ran || code == TOOL_ENVIRONMENT),
-               o->found.scheme_error);
-    cJSON_AddBoolToObject(json, "ran", o->ran);
+    add_number(json, "relative_error", o->trial.ran, o->trial.found.error);
+    add_number(json, "relative_error_bound", true, o->trial.bound);
+    add_number(json, "worst_row_error", o->trial.ran, o->trial.found.worst_row);
+    add_number(json, "lse_error", o->trial.ran && s->args->lse, o->trial.found.lse_error);
+    add_number(json, "scheme_error", o->has_scheme_error && (o->trial.ran || code == TOOL_ENVIRONMENT),
+               o->trial.found.scheme_error);
+    cJSON_AddBoolToObject(json, "ran", o->trial.ran);
     cJSON_AddBoolToObject(json, "passed", code == TOOL_OK);
-    cJSON_AddStringToObject(json, "problem", o->problem);
+    cJSON_AddStringToObject(json, "problem", o->trial.problem);
     return json;
 }
 
@@ -294,16 +306,47 @@ static config *choose_specs(const command *self, const run_arguments *args, int 
     return specs;
 }
 
+/* A driver of its own for each spec: of its architecture, and with no kernels of the specs before. */
+static tool_exit renew_interpreter(session *s, const config *cfg)
+{
+    foscar_error err;
+    const emulated_options options = {
+        .compute_capability = cfg->target->compute_capability,
+        .sm_count = (int)s->args->blocks,
+        .execution = {.schedule = (emulator_schedule)s->args->schedule,
+                      .seed = s->seed,
+                      .fast = !s->args->exact,
+                      .judge = true},
+    };
+    interpreter_close(s->runtime);
+    return interpreter_open(&options, &s->runtime, &err) ? TOOL_OK : tool_fail_status(s->self, &err);
+}
+
+static bool open_gpu(session *s, const config *first, foscar_error *err)
+{
+    char spec[CONFIG_SPEC_MAX];
+    foscar_device_info info;
+    if (foscar_open(NULL, &s->runtime, err) != FOSCAR_OK) return false;
+    config_format(first, spec);
+    if (foscar_can_run(s->runtime, spec, 0, err) == FOSCAR_OK &&
+        gpu_describe(s->runtime, &info, s->device, sizeof s->device, err))
+        s->place = PLACE_GPU;
+    else
+        snprintf(s->no_gpu, sizeof s->no_gpu, "%s", err->message);
+    return true;
+}
+
 static tool_exit run_all(session *s, const config *specs, int count)
 {
     tool_exit worst = TOOL_OK;
     int passed = 0;
     cJSON *rows = cJSON_CreateArray();
     warm_up w = {s->runtime, specs};
-    if (count > 1) parallel_for(2 * (int64_t)count, assemble_ahead, &w);
+    if (count > 1 && s->place != PLACE_INTERPRETER) parallel_for(2 * (int64_t)count, assemble_ahead, &w);
     for (int i = 0; i < count; i++) {
         outcome o = {.batch = 0};
-        tool_exit code = run_spec(s, &specs[i], &o);
+        tool_exit code = s->place == PLACE_INTERPRETER ? renew_interpreter(s, &specs[i]) : TOOL_OK;
+        if (code == TOOL_OK) code = run_spec(s, &specs[i], &o);
         if (code == TOOL_USAGE) {
             cJSON_Delete(rows);
             return code;
@@ -318,36 +361,44 @@ static tool_exit run_all(session *s, const config *specs, int count)
     }
     if (s->args->json) {
         tool_print_json(count == 1 ? cJSON_DetachItemFromArray(rows, 0) : cJSON_Duplicate(rows, true));
-    } else if (count > 1 && s->gpu)
+    } else if (count > 1 && s->place != PLACE_NONE)
         printf("\n%d of %d specs passed\n", passed, count);
     cJSON_Delete(rows);
-    if (!s->gpu) tool_fail(s->self, TOOL_ENVIRONMENT, "nothing was run on a GPU: %s", s->no_gpu);
+    if (s->place == PLACE_NONE) tool_fail(s->self, TOOL_ENVIRONMENT, "nothing was run on a GPU: %s", s->no_gpu);
     return worst;
+}
+
+/* What was not given; the interpreter takes about a millisecond for 64 tokens of a KV head. */
+static void fill_in(run_arguments *args)
+{
+    if (args->batch == 0) args->batch = args->cpu ? 2 : 4;
+    if (args->context == NULL) args->context = args->cpu ? "300" : "1000";
 }
 
 static tool_exit run_run(const command *self, int argc, char **argv)
 {
-    run_arguments args = {.batch = 4, .kv_heads = 2, .seed = -1, .context = "1000"};
+    run_arguments args = {.kv_heads = 2, .seed = -1, .blocks = EMULATED_SM_DEFAULT};
     int operands, count;
     tool_exit code;
     foscar_error err;
     if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    fill_in(&args);
+    if (args.output != NULL && (args.all || operands > 1))
+        return tool_fail(self, TOOL_USAGE, "--output takes one spec, not several");
     config *specs = choose_specs(self, &args, operands, argv, &count);
     if (specs == NULL) return TOOL_USAGE;
-    session s = {.self = self, .args = &args};
+    session s = {.self = self, .args = &args, .place = args.cpu ? PLACE_INTERPRETER : PLACE_NONE};
     s.seed = tool_seed(args.seed);
-    if (foscar_open(NULL, &s.runtime, &err) != FOSCAR_OK) {
+    snprintf(s.device, sizeof s.device, "PTX interpreter");
+    if (!args.cpu && !open_gpu(&s, &specs[0], &err)) {
         free(specs);
         return tool_fail_status(self, &err);
     }
-    char spec[CONFIG_SPEC_MAX];
-    config_format(&specs[0], spec);
-    foscar_device_info info;
-    s.gpu = foscar_can_run(s.runtime, spec, 0, &err) == FOSCAR_OK &&
-            gpu_describe(s.runtime, &info, s.device, sizeof s.device, &err);
-    if (!s.gpu) snprintf(s.no_gpu, sizeof s.no_gpu, "%s", err.message);
     code = run_all(&s, specs, count);
-    foscar_close(s.runtime);
+    if (args.cpu)
+        interpreter_close(s.runtime);
+    else
+        foscar_close(s.runtime);
     free(specs);
     return code;
 }
@@ -358,14 +409,14 @@ static const option options[] = {
      .kind = OPTION_NUMBER,
      AT(batch),
      .value = "N",
-     .help = "sequences (4)",
+     .help = "sequences (4; 2 with --cpu)",
      .minimum = 1,
      .maximum = 65535},
     {.name = "--context",
      .kind = OPTION_TEXT,
      AT(context),
      .value = "LEN|ragged[:MAX]",
-     .help = "tokens of each sequence (1000), or lengths from 0 to MAX (2000)"},
+     .help = "tokens of each sequence (1000; 300 with --cpu), or lengths from 0 to MAX (2000)"},
     {.name = "--kv-heads",
      .kind = OPTION_NUMBER,
      AT(kv_heads),
@@ -393,9 +444,15 @@ static const option options[] = {
      .kind = OPTION_NUMBER,
      AT(seed),
      .value = "S",
-     .help = "of all that is random (from the clock)",
+     .help = "of all that is random (from the clock), also of the interpreter's schedule",
      .minimum = 0,
      .maximum = (int64_t)1 << 53},
+    {.name = "--output",
+     .alias = "-o",
+     .kind = OPTION_TEXT,
+     AT(output),
+     .value = "FILE",
+     .help = "writes out, lse (with --lse) and the pages as a .safetensors file; takes one spec"},
     {.name = "--lse", .kind = OPTION_FLAG, AT(lse), .help = "ask for the log-sum-exp and check it too"},
     {.name = "--graph",
      .kind = OPTION_FLAG,
@@ -405,6 +462,26 @@ static const option options[] = {
      .kind = OPTION_FLAG,
      AT(f32),
      .help = "with float32 output, which has the tight bound, whatever the specs say"},
+    {.name = "--cpu",
+     .kind = OPTION_FLAG,
+     AT(cpu),
+     .help = "run in the PTX interpreter; needs NVRTC, but no GPU and no ptxas"},
+    {.name = "--schedule",
+     .kind = OPTION_CHOICE,
+     AT(schedule),
+     .value = INTERPRETER_SCHEDULES,
+     .help = "with --cpu: who takes turns with whom (round-robin)"},
+    {.name = "--blocks",
+     .kind = OPTION_NUMBER,
+     AT(blocks),
+     .value = "N",
+     .help = "with --cpu: SMs of the interpreter's device (4)",
+     .minimum = 1,
+     .maximum = 1024},
+    {.name = "--exact",
+     .kind = OPTION_FLAG,
+     AT(exact),
+     .help = "with --cpu: float matrix products summed as the hardware does, not in float32"},
     {.name = "--all", .kind = OPTION_FLAG, AT(all), .help = "every spec of the grid"},
     {.name = "--json",
      .kind = OPTION_FLAG,
@@ -416,8 +493,9 @@ const command command_run = {
     .name = "run",
     .arguments = "SPEC... | --all [options]",
     .summary =
-        "run append and decode on the GPU and check them against float64 attention over the dequantised cache\n\n"
-        "Tokens are quantised and appended by the GPU, in two prefills and some decode steps; the pages must equal "
+        "run append and decode on the GPU (or, with --cpu, without one) and check them against float64 attention\n\n"
+        "The reference is attention over the dequantised cache. Tokens are quantised and appended by the device, in "
+        "two prefills and some decode steps; the pages must equal "
         "those of a packer in C bit for\n"
         "bit, and a second launch must give the same bits. Bound of the relative error: 2e-5 (1e-4 for outlier, large "
         "and sink) and the rounding\n"

@@ -1,4 +1,4 @@
-/* Reads tensors of a .safetensors file: an 8-byte length, a JSON header, raw little-endian data. */
+/* Reads and writes tensors of a .safetensors file: an 8-byte length, a JSON header, raw little-endian data. */
 #include "safetensors.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static int element_bytes(const char *type)
     static const struct {
         const char *type;
         int bytes;
-    } rows[] = {{"BF16", 2}, {"F16", 2}, {"F32", 4}, {"I32", 4}};
+    } rows[] = {{"BF16", 2}, {"F16", 2}, {"F32", 4}, {"I32", 4}, {"U8", 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].type, type) == 0) return rows[i].bytes;
     return 0;
@@ -116,4 +116,54 @@ bool safetensors_find(const safetensors *file, const char *name, int dimensions,
         return gen_fail(err, "tensor '%s' does not lie within the file", name);
     out->data = file->data + file->begin + (size_t)begin;
     return true;
+}
+
+static size_t tensor_bytes(const named_tensor *t)
+{
+    size_t bytes = (size_t)element_bytes(t->type);
+    for (int i = 0; i < t->dimensions; i++) bytes *= (size_t)t->shape[i];
+    return bytes;
+}
+
+/* The JSON header; free'd by the caller. *data becomes the bytes of all tensors. */
+static char *make_header(const named_tensor *tensors, int count, const char *key, const char *value, size_t *data)
+{
+    cJSON *header = cJSON_CreateObject();
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(header, "__metadata__"), key, value);
+    *data = 0;
+    for (int i = 0; i < count; i++) {
+        cJSON *entry = cJSON_AddObjectToObject(header, tensors[i].name);
+        cJSON_AddStringToObject(entry, "dtype", tensors[i].type);
+        cJSON *shape = cJSON_AddArrayToObject(entry, "shape"), *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
+        for (int d = 0; d < tensors[i].dimensions; d++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensors[i].shape[d]));
+        cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)*data));
+        *data += tensor_bytes(&tensors[i]);
+        cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)*data));
+    }
+    char *text = cJSON_PrintUnformatted(header);
+    cJSON_Delete(header);
+    return text;
+}
+
+char *safetensors_make(const named_tensor *tensors, int count, const char *key, const char *value, size_t *size)
+{
+    size_t data = 0;
+    char *header = make_header(tensors, count, key, value, &data);
+    size_t length = header != NULL ? strlen(header) : 0, padded = (length + 7) / 8 * 8;
+    char *file = header != NULL ? malloc(8 + padded + data) : NULL;
+    if (file == NULL) {
+        cJSON_free(header);
+        return NULL;
+    }
+    for (int i = 0; i < 8; i++) file[i] = (char)(padded >> (8 * i));
+    memset(file + 8, ' ', padded);
+    memcpy(file + 8, header, length);
+    cJSON_free(header);
+    *size = 8 + padded;
+    for (int i = 0; i < count; i++) {
+        memcpy(file + *size, tensors[i].data, tensor_bytes(&tensors[i]));
+        *size += tensor_bytes(&tensors[i]);
+    }
+    return file;
 }

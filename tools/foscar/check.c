@@ -1,0 +1,457 @@
+/* foscar check: runs a kernel in the PTX interpreter under many schedules, and judges ordering, protocol and results.
+ */
+#include "command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dynamic_counts.h"
+#include "interpreter.h"
+#include "random.h"
+#include "trial.h"
+
+typedef struct check_arguments {
+    int64_t schedules, seed; /* seed < 0: from the clock */
+    int64_t blocks;          /* SMs of the interpreter's device */
+    const char *spec;        /* of a file */
+    int mode;                /* 0: all; else an emulator_schedule + 1 */
+    bool json, counts, exact;
+} check_arguments;
+
+/* What the runs of one mode found. */
+typedef struct mode_result {
+    int runs, findings;
+    uint64_t seed; /* of the first finding */
+    bool is_fault; /* the first finding is the interpreter's; else a result that is wrong */
+    emulated_fault fault;
+    char text[EMULATOR_MESSAGE_MAX + 256];
+} mode_result;
+
+typedef struct session {
+    const command *self;
+    const check_arguments *args;
+    const char *operand;
+    config cfg;
+    decode_plan plan;
+    char spec[CONFIG_SPEC_MAX];
+    char *text; /* of a file, instead of the emitted one; or NULL */
+    size_t length;
+    uint64_t seed;
+    foscar_runtime *runtime;
+    foscar_kernel *kernel;
+    mode_result mode[EMULATOR_SCHEDULE_COUNT];
+} session;
+
+/* ---- One run ---- */
+
+enum { PROBLEM_SEQUENCES = 7, PROBLEM_KV_HEADS = 2 };
+
+/* With every edge: empty and one-token sequences, page edges, one that is cut between workers; and so long that every
+   worker goes more than once around its rings. */
+static void make_problem(const session *s, uint64_t seed, problem *p)
+{
+    int32_t page = s->cfg.page_tokens, block = s->plan.block_tokens,
+            workers = (int32_t)s->args->blocks * s->plan.consumers;
+    int stages = s->plan.k_ring.stages > s->plan.v_ring.stages ? s->plan.k_ring.stages : s->plan.v_ring.stages;
+    int32_t lengths[PROBLEM_SEQUENCES] = {0, 1, page - 1, page, page + 1};
+    lengths[5] =
+        (workers * (stages + 1) / PROBLEM_KV_HEADS) * block + (int32_t)(random_bits(seed, 0) % (uint64_t)block);
+    lengths[6] = (int32_t)(random_bits(seed, 1) % (uint64_t)(2 * block));
+    for (int i = PROBLEM_SEQUENCES - 1; i > 0; i--) {
+        int j = (int)(random_bits(seed, (uint64_t)(i + 1)) % (uint64_t)(i + 1));
+        int32_t kept = lengths[i];
+        lengths[i] = lengths[j];
+        lengths[j] = kept;
+    }
+    problem_random(p, &s->cfg, REFERENCE_DATA_RANDOM, PROBLEM_SEQUENCES, lengths, PROBLEM_KV_HEADS, seed % 2 == 1,
+                   seed);
+}
+
+/* One long sequence, so that nearly all work is done in the main loop. */
+static void make_long_problem(const session *s, problem *p)
+{
+    enum { BLOCKS_OF_WORKER = 12 };
+    int32_t length = BLOCKS_OF_WORKER * (int32_t)s->args->blocks * s->plan.consumers * s->plan.block_tokens;
+    problem_random(p, &s->cfg, REFERENCE_DATA_RANDOM, 1, &length, 1, false, s->seed);
+}
+
+static double count_blocks(const session *s, const problem *p)
+{
+    double blocks = 0;
+    for (int b = 0; b < p->batch; b++)
+        blocks += (p->sequences.lengths[b] + s->plan.block_tokens - 1) / s->plan.block_tokens * p->kv_heads;
+    return blocks;
+}
+
+static void add_finding(mode_result *m, uint64_t seed, const emulated_fault *fault, const char *text)
+{
+    if (m->findings++ > 0) return;
+    m->seed = seed;
+    m->is_fault = fault != NULL;
+    if (fault != NULL) {
+        m->fault = *fault;
+        interpreter_describe(fault, m->text, sizeof m->text);
+    } else
+        snprintf(m->text, sizeof m->text, "%s", text);
+}
+
+/* False: something else than the kernel is at fault, and was reported. */
+static bool run_once(session *s, const problem *p, emulator_schedule mode, uint64_t seed)
+{
+    const emulated_execution execution = {.schedule = mode, .seed = seed, .fast = !s->args->exact, .judge = true};
+    const trial_options options = {
+        .device = {.seed = seed, .prefills = 1, .steps = 1, .decodes = 1, .lse = true},
+        .ordinary = true,
+    };
+    mode_result *m = &s->mode[mode];
+    emulated_fault fault;
+    foscar_error err;
+    page_pool pages;
+    trial t = {.ran = false};
+    emulated_driver_configure(&execution);
+    pool_make(&pages, p);
+    bool ok = trial_run(s->runtime, s->kernel, p, &options, &pages, &t, &err);
+    trial_finish(&t);
+    pool_finish(&pages);
+    m->runs++;
+    if (emulated_driver_fault(&fault)) {
+        add_finding(m, seed, &fault, NULL);
+        emulated_driver_forgive();
+        return true;
+    }
+    if (!ok) {
+        tool_fail_status(s->self, &err);
+        return false;
+    }
+    if (t.problem[0] != '\0') add_finding(m, seed, NULL, t.problem);
+    return true;
+}
+
+static bool mode_chosen(const session *s, int mode)
+{
+    return s->args->mode == 0 || s->args->mode == mode + 1;
+}
+
+static bool run_schedules(session *s)
+{
+    bool ok = true;
+    for (int64_t i = 0; i < s->args->schedules && ok; i++) {
+        problem p;
+        uint64_t seed = s->seed + (uint64_t)i;
+        make_problem(s, seed, &p);
+        for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT && ok; mode++)
+            if (mode_chosen(s, mode)) ok = run_once(s, &p, (emulator_schedule)mode, seed);
+        problem_finish(&p);
+    }
+    return ok;
+}
+
+/* ---- Report ---- */
+
+static int all_findings(const session *s)
+{
+    int findings = 0;
+    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++) findings += s->mode[mode].findings;
+    return findings;
+}
+
+static void print_finding(const session *s, int mode)
+{
+    const mode_result *m = &s->mode[mode];
+    if (m->findings == 0) return;
+    printf("\n%s, seed %llu: %s\n", emulator_schedule_name((emulator_schedule)mode), (unsigned long long)m->seed,
+           m->text);
+    if (m->is_fault && m->fault.error.detail[0] != '\0') printf("%s\n", m->fault.error.detail);
+    printf("again: foscar check %s%s%s --mode %s --schedules 1 --seed %llu --blocks %lld%s\n", s->operand,
+           s->args->spec != NULL ? " --spec " : "", s->args->spec != NULL ? s->args->spec : "",
+           emulator_schedule_name((emulator_schedule)mode), (unsigned long long)m->seed, (long long)s->args->blocks,
+           s->args->exact ? " --exact" : "");
+}
+
+/* What is printed of the executed instructions. */
+typedef struct execution_report {
+    bool covered, counted;
+    dynamic_counts coverage; /* over all schedules */
+    dynamic_counts counts;   /* of the long problem */
+    kernel_counts statics;
+    count_scale scale;
+} execution_report;
+
+static void print_report(const session *s, const execution_report *e)
+{
+    printf("%s\nspec    %s\ndevice  PTX interpreter, %lld SMs\nseeds   %llu to %llu\n\n%-20s%6s%10s  %s\n", s->operand,
+           s->spec, (long long)s->args->blocks, (unsigned long long)s->seed,
+           (unsigned long long)s->seed + (unsigned long long)s->args->schedules - 1, "mode", "runs", "findings",
+           "first finding");
+    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++) {
+        const mode_result *m = &s->mode[mode];
+        if (m->runs == 0) continue;
+        printf("%-20s%6d%10d  ", emulator_schedule_name((emulator_schedule)mode), m->runs, m->findings);
+        if (m->findings == 0)
+            printf("-\n");
+        else
+            printf("seed %llu: %.100s\n", (unsigned long long)m->seed, m->text);
+    }
+    if (e->covered)
+        printf("\nexecuted %d of %d instructions of the decode kernel%s%s\n", e->coverage.sum.covered,
+               e->coverage.sum.instructions, e->coverage.missed[0] != '\0' ? "; never lines " : "", e->coverage.missed);
+    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++) print_finding(s, mode);
+    if (e->counted) dynamic_counts_print(&e->counts, &e->scale, stdout);
+}
+
+static cJSON *mode_json(const session *s, int mode)
+{
+    const mode_result *m = &s->mode[mode];
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "mode", emulator_schedule_name((emulator_schedule)mode));
+    cJSON_AddNumberToObject(json, "runs", m->runs);
+    cJSON_AddNumberToObject(json, "findings", m->findings);
+    if (m->findings == 0) {
+        cJSON_AddNullToObject(json, "first");
+        return json;
+    }
+    cJSON *first = m->is_fault ? interpreter_fault_json(&m->fault) : cJSON_CreateObject();
+    if (!m->is_fault) {
+        cJSON_AddStringToObject(first, "fault", "result");
+        cJSON_AddStringToObject(first, "message", m->text);
+    }
+    cJSON_AddNumberToObject(first, "seed", (double)m->seed);
+    cJSON_AddItemToObject(json, "first", first);
+    return json;
+}
+
+static void print_json(const session *s, const execution_report *e)
+{
+    cJSON *json = cJSON_CreateObject(), *modes = cJSON_CreateArray();
+    cJSON_AddStringToObject(json, "checked", s->operand);
+    cJSON_AddStringToObject(json, "spec", s->spec);
+    cJSON_AddNumberToObject(json, "seed", (double)s->seed);
+    cJSON_AddNumberToObject(json, "schedules", (double)s->args->schedules);
+    cJSON_AddNumberToObject(json, "findings", all_findings(s));
+    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++)
+        if (s->mode[mode].runs > 0) cJSON_AddItemToArray(modes, mode_json(s, mode));
+    cJSON_AddItemToObject(json, "modes", modes);
+    cJSON_AddNumberToObject(json, "instructions", e->coverage.sum.instructions);
+    cJSON_AddNumberToObject(json, "instructions_executed", e->coverage.sum.covered);
+    if (e->counted)
+        cJSON_AddItemToObject(json, "counts", dynamic_counts_json(&e->counts, &e->scale));
+    else
+        cJSON_AddNullToObject(json, "counts");
+    tool_print_json(json);
+}
+
+/* A finding of the long run is one of the round-robin mode. */
+static bool count_long_run(session *s, execution_report *e)
+{
+    problem p;
+    gen_error ignored;
+    emulated_driver_forget_counts();
+    make_long_problem(s, &p);
+    bool ok = run_once(s, &p, EMULATOR_SCHEDULE_ROUND_ROBIN, s->seed);
+    e->scale.block_elements = 2.0 * s->plan.block_tokens * s->cfg.head_dim;
+    e->scale.elements = count_blocks(s, &p) * e->scale.block_elements;
+    if (s->text == NULL && generate_counts(&s->cfg, &e->statics, &ignored)) e->scale.statics = &e->statics;
+    e->counted = ok && dynamic_counts_take("foscar_decode", &e->counts);
+    problem_finish(&p);
+    return ok;
+}
+
+static tool_exit check_and_report(session *s)
+{
+    execution_report *e = tool_allocate(sizeof *e);
+    bool ok = run_schedules(s);
+    if (ok) e->covered = dynamic_counts_take("foscar_decode", &e->coverage);
+    if (ok && s->args->counts) ok = count_long_run(s, e);
+    if (ok && s->args->json)
+        print_json(s, e);
+    else if (ok)
+        print_report(s, e);
+    free(e);
+    return ok && all_findings(s) == 0 ? TOOL_OK : TOOL_FAILED;
+}
+
+/* ---- The call ---- */
+
+/* A spec has no dot and no slash. */
+static bool names_a_file(const char *operand)
+{
+    return strpbrk(operand, "./") != NULL;
+}
+
+/* NUL-terminated. NULL after a failure that was reported. */
+static char *read_text(const command *self, const char *path, size_t *length)
+{
+    enum { TEXT_BYTES_MAX = 1 << 26 };
+    FILE *file = fopen(path, "rb");
+    long bytes = -1;
+    if (file != NULL && fseek(file, 0, SEEK_END) == 0) bytes = ftell(file);
+    if (bytes < 0 || bytes > TEXT_BYTES_MAX || fseek(file, 0, SEEK_SET) != 0) {
+        if (file != NULL) fclose(file);
+        tool_fail(self, TOOL_USAGE, "cannot read %s", path);
+        return NULL;
+    }
+    char *text = tool_allocate((size_t)bytes + 1);
+    *length = fread(text, 1, (size_t)bytes, file);
+    fclose(file);
+    return text;
+}
+
+/* Without a spec nothing is known of parameters and launch, so the text is only read. */
+static tool_exit check_statically(const session *s)
+{
+    emulated_fault *fault = tool_allocate(sizeof *fault);
+    emulator_module *module = emulator_module_parse(s->text, s->length, s->operand, &fault->error);
+    tool_exit code = TOOL_OK;
+    if (module == NULL)
+        code = interpreter_report(s->self, fault);
+    else if (s->args->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddStringToObject(json, "checked", s->operand);
+        cJSON_AddNullToObject(json, "spec");
+        cJSON_AddNumberToObject(json, "entries", emulator_module_entries(module));
+        cJSON_AddNumberToObject(json, "findings", 0);
+        tool_print_json(json);
+    } else {
+        for (int i = 0; i < emulator_module_entries(module); i++) {
+            emulator_entry_info info;
+            emulator_module_entry_info(module, i, &info);
+            printf("%-32s%6d parameters%8d instructions\n", emulator_module_entry_name(module, i), info.parameters,
+                   info.instructions);
+        }
+        printf("%s: no static error; ordering and results were not checked, which takes --spec SPEC\n", s->operand);
+    }
+    emulator_module_destroy(module);
+    free(fault);
+    return code;
+}
+
+/* Whether the text of a file can take the place of the emitted one. A text that the interpreter does not know is a
+   finding. */
+static tool_exit check_entry(const session *s)
+{
+    emulated_fault *fault = tool_allocate(sizeof *fault);
+    emulator_module *module = emulator_module_parse(s->text, s->length, s->operand, &fault->error);
+    tool_exit code = module != NULL ? TOOL_OK : interpreter_report(s->self, fault);
+    if (module != NULL) {
+        emulator_entry_info info = {.parameters = 0};
+        int entry = emulator_module_find_entry(module, "foscar_decode");
+        if (entry >= 0) emulator_module_entry_info(module, entry, &info);
+        if (info.parameters != DECODE_PARAM_COUNT)
+            code = tool_fail(s->self, TOOL_USAGE,
+                             "%s has no entry foscar_decode with the %d parameters of a decode kernel", s->operand,
+                             (int)DECODE_PARAM_COUNT);
+    }
+    emulator_module_destroy(module);
+    free(fault);
+    return code;
+}
+
+static tool_exit check_by_running(session *s)
+{
+    foscar_error err;
+    gen_error reason;
+    const emulated_options options = {
+        .compute_capability = s->cfg.target->compute_capability,
+        .sm_count = (int)s->args->blocks,
+        .counting = true,
+        .substitute = s->text,
+        .substitute_length = s->length,
+    };
+    if (!decode_plan_make(&s->cfg, &s->plan, &reason)) return tool_fail(s->self, TOOL_USAGE, "%s", reason.message);
+    config_format(&s->cfg, s->spec);
+    tool_exit code = s->text != NULL ? check_entry(s) : TOOL_OK;
+    if (code != TOOL_OK) return code;
+    if (!interpreter_open(&options, &s->runtime, &err)) return tool_fail_status(s->self, &err);
+    if (foscar_prepare(s->runtime, s->spec, &s->kernel, &err) == FOSCAR_OK)
+        code = check_and_report(s);
+    else {
+        emulated_fault *fault = tool_allocate(sizeof *fault);
+        code = emulated_driver_fault(fault) ? interpreter_report(s->self, fault) : tool_fail_status(s->self, &err);
+        free(fault);
+    }
+    interpreter_close(s->runtime);
+    return code;
+}
+
+static tool_exit run_check(const command *self, int argc, char **argv)
+{
+    check_arguments args = {.schedules = 20, .seed = -1, .blocks = 2};
+    int operands;
+    tool_exit code;
+    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    session *s = tool_allocate(sizeof *s);
+    *s = (session){.self = self, .args = &args, .operand = argv[0], .seed = tool_seed(args.seed)};
+    bool file = names_a_file(argv[0]);
+    const char *spec = file ? args.spec : argv[0];
+    if (file) s->text = read_text(self, argv[0], &s->length);
+    code = TOOL_USAGE;
+    if (!file && args.spec != NULL)
+        tool_fail(self, code, "--spec goes with a file");
+    else if (file && s->text != NULL && spec == NULL)
+        code = check_statically(s);
+    else if ((!file || s->text != NULL) && tool_parse_spec(self, spec, &s->cfg))
+        code = check_by_running(s);
+    free(s->text);
+    free(s);
+    return code;
+}
+
+#define AT(member) .offset = offsetof(check_arguments, member)
+static const option options[] = {
+    {.name = "--spec",
+     .kind = OPTION_TEXT,
+     AT(spec),
+     .value = "SPEC",
+     .help = "of a FILE: its foscar_decode is run instead of the generator's own"},
+    {.name = "--schedules",
+     .kind = OPTION_NUMBER,
+     AT(schedules),
+     .value = "N",
+     .help = "seeds of each mode (20)",
+     .minimum = 1,
+     .maximum = 1000000},
+    {.name = "--mode", .kind = OPTION_CHOICE, AT(mode), .value = INTERPRETER_MODES, .help = "who takes turns (all)"},
+    {.name = "--seed",
+     .kind = OPTION_NUMBER,
+     AT(seed),
+     .value = "S",
+     .help = "the first seed, of data and schedule (from the clock)",
+     .minimum = 0,
+     .maximum = (int64_t)1 << 53},
+    {.name = "--blocks",
+     .kind = OPTION_NUMBER,
+     AT(blocks),
+     .value = "N",
+     .help = "SMs of the interpreter's device, blocks of a decode launch (2)",
+     .minimum = 1,
+     .maximum = 1024},
+    {.name = "--exact",
+     .kind = OPTION_FLAG,
+     AT(exact),
+     .help = "float matrix products summed as the hardware does, not in float32"},
+    {.name = "--counts",
+     .kind = OPTION_FLAG,
+     AT(counts),
+     .help =
+         "also run a long sequence, and show the instructions executed by region and element beside the inspector's"},
+    {.name = "--json", .kind = OPTION_FLAG, AT(json), .help = "the results as JSON"},
+};
+
+const command command_check = {
+    .name = "check",
+    .arguments = "SPEC | FILE.ptx [--spec SPEC] [options]",
+    .summary =
+        "run a kernel in the PTX interpreter under many schedules and report errors of ordering and protocol\n\n"
+        "A small problem (ragged lengths, page edges, sequences cut between workers) is appended and decoded once for "
+        "each mode and seed. Reported\n"
+        "are races, missing fences, wrong barriers, deadlocks and whatever else the interpreter knows, with the line "
+        "of the PTX, and results that\n"
+        "are wrong. Needs NVRTC, but no GPU and no ptxas. A file without --spec is only read: its static errors are "
+        "reported.",
+    .example = "foscar check sm_90a-k2t128-v2t128-d128-h8-p64 --schedules 5",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .least = 1,
+    .most = 1,
+    .run = run_check,
+};
