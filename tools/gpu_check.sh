@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# All GPU work in one go, on any machine with a driver: correctness of the grid, hard data, real input, compute-sanitizer, the benchmark; a table at the
-# end. Builds nothing, so that it also runs with a program brought from elsewhere.
+# All GPU work in one go, on any machine with a driver: correctness of the grid, hard data, real input, the PTX interpreter against the GPU,
+# compute-sanitizer, the benchmark; a table at the end. Builds nothing, so that it also runs with a program brought from elsewhere.
 #
-#   tools/gpu_check.sh [PART...]       parts: grid data input sanitizer bench (default: all of them, in this order)
+#   tools/gpu_check.sh [PART...]       parts: grid data input interpreter sanitizer bench (default: all of them, in this order)
 #   tools/gpu_check.sh pack FOLDER     copies the program and the libraries it needs into FOLDER, to be carried to another machine
 #
 #   BUILD   folder of the build, or a packed one (default: build)
@@ -80,6 +80,20 @@ input() {
     done
 }
 
+# The same problems on the GPU and in the PTX interpreter with as many SMs; what they made is compared.
+interpreter() {
+    local begin=$SECONDS verdict=ok folder="$OUT/interpreter" sms
+    sms=$("$foscar" run $two --context 64 | sed -n 's/^device.* \([0-9]*\) SMs.*/\1/p')
+    rm -rf "$folder" && mkdir -p "$folder/gpu" "$folder/cpu"
+    export foscar
+    "$foscar" list --specs | awk '!/-o/ { print $0 "-of32" }' | xargs -n 1 -P "$(nproc)" bash -c \
+        'problem=("$3" --seed 11 --batch 3 --context ragged:500 --lse)
+         "$foscar" run "${problem[@]}" --output "$1/gpu/$3" && "$foscar" run "${problem[@]}" --cpu --blocks "$2" --output "$1/cpu/$3"' \
+        _ "$folder" "$sms" >"$folder.log" 2>&1 || { verdict=FAIL failed=1; grep '^foscar' "$folder.log" | head -n 10; }
+    python3 tools/compare_outputs.py "$folder/gpu" "$folder/cpu" >"$OUT/interpreter.txt" || { verdict=FAIL failed=1; }
+    note "interpreter against GPU" "$verdict" "$(tail -n 1 "$OUT/interpreter.txt") ($((SECONDS - begin)) s)"
+}
+
 sanitizer() {
     local sanitizer tool
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) || { note compute-sanitizer skip "not found"; return; }
@@ -130,11 +144,11 @@ PYTHON
 date -u
 git rev-parse --short HEAD 2>/dev/null
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(grid data input sanitizer bench)
+[ ${#parts[@]} -gt 0 ] || parts=(grid data input interpreter sanitizer bench)
 for part in "${parts[@]}"; do
     case $part in
-    grid | data | input | sanitizer | bench) $part ;;
-    *) echo "gpu_check: '$part' is none of grid data input sanitizer bench" >&2; exit 2 ;;
+    grid | data | input | interpreter | sanitizer | bench) $part ;;
+    *) echo "gpu_check: '$part' is none of grid data input interpreter sanitizer bench" >&2; exit 2 ;;
     esac
 done
 printf '\n%s\n' "--- summary ---"
