@@ -83,7 +83,7 @@ input() {
 # The same problems on the GPU and in the PTX interpreter with as many SMs; what they made is compared.
 interpreter() {
     local begin=$SECONDS verdict=ok folder="$OUT/interpreter" sms
-    sms=$("$foscar" run $two --context 64 | sed -n 's/^device.* \([0-9]*\) SMs.*/\1/p')
+    sms=$("$foscar" doctor | sed -n 's/^GPU.* \([0-9]*\) SMs.*/\1/p' | head -n 1)
     rm -rf "$folder" && mkdir -p "$folder/gpu" "$folder/cpu"
     export foscar
     "$foscar" list --specs | awk '!/-o/ { print $0 "-of32" }' | xargs -n 1 -P "$(nproc)" bash -c \
