@@ -14,8 +14,9 @@ import sys
 
 import numpy as np
 
-# Both run the same instructions in the same order but for ex2, lg2 and rcp.approx, which the PTX ISA allows errors of about 2^-22.
-LIMIT = 2e-6
+# Both run the same instructions in the same order, but ex2, lg2 and rcp.approx may err by 2^-22 on a GPU (PTX ISA), and a unit of P' turns now and then.
+# A quarter of the bound against float64.
+LIMIT = 5e-6
 
 
 def tensors(path):
