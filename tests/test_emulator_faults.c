@@ -80,6 +80,8 @@ static const bug bugs[] = {
      {EMULATOR_RACE, EMULATOR_BARRIER_BYTES, EMULATOR_BARRIER_PHASE, EMULATOR_BARRIER_COUNT, EMULATOR_DEADLOCK}, "cp.async.bulk|mbarrier.|ld.shared"},
     {"no wait for a full stage of V",
      {{CONSUMER, "try_wait", 1, NULL, "setp.eq.u32 $1, $L, $L;"}}, {EMULATOR_RACE, EMULATOR_UNDEFINED}, "ld.shared|cp.async.bulk|st.global"},
+    {"P' of the next block stored while another warp's products may still read this one's",
+     {{CONSUMER, "try_wait", 4, NULL, "setp.eq.u32 $1, $L, $L;"}}, {EMULATOR_RACE}, "st.shared"},
     {"wgmma without commit_group",
      {{CONSUMER, "wgmma.commit_group", ALL_LINES, NULL, NULL}}, {EMULATOR_WGMMA_REGISTERS, EMULATOR_WGMMA_ORDER}, ""},
     {"wgmma without wait_group",
