@@ -16,6 +16,7 @@
 enum {
     SUCCESS = 0,
     INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
     INVALID_CONTEXT = 201,
     NO_BINARY_FOR_GPU = 209,
@@ -579,6 +580,95 @@ static void events_measure_time(void **state)
     assert_int_equal(cuda.cuEventDestroy_v2(begin), INVALID_HANDLE);
 }
 
+/* ---- Memory that runs out ---- */
+
+static int allocations_left = -1; /* until one fails; -1: none fails */
+
+static bool allocation_fails(void)
+{
+    return allocations_left >= 0 && allocations_left-- == 0;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return allocation_fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return allocation_fails() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return allocation_fails() ? NULL : __real_realloc(memory, bytes);
+}
+
+/* Everything that allocates; the first result that is not SUCCESS. */
+static CUresult use_everything(void)
+{
+    CUcontext context;
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction add;
+    CUdeviceptr device;
+    CUstream stream;
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUresult r = cuda.cuDevicePrimaryCtxRetain(&context, 0);
+    if (r == SUCCESS) r = cuda.cuCtxSetCurrent(context);
+    if (r == SUCCESS) r = cuda.cuLibraryLoadData(&library, add_text, NULL, NULL, 0, NULL, NULL, 0);
+    if (r == SUCCESS) r = cuda.cuLibraryGetKernel(&kernel, library, "add");
+    if (r == SUCCESS) r = cuda.cuKernelGetFunction(&add, kernel);
+    if (r == SUCCESS) r = cuda.cuMemAlloc_v2(&device, NUMBERS * sizeof(int32_t));
+    if (r == SUCCESS) r = cuda.cuMemsetD8Async(device, 0, NUMBERS * sizeof(int32_t), NULL);
+    if (r == SUCCESS) r = cuda.cuStreamCreate(&stream, 0);
+    if (r == SUCCESS) r = cuda.cuEventCreate(&event, 0);
+    if (r == SUCCESS) r = launch_add(add, device, 1, stream);
+    if (r == SUCCESS) r = cuda.cuStreamBeginCapture_v2(stream, CAPTURE_GLOBAL);
+    if (r == SUCCESS) r = launch_add(add, device, 1, stream);
+    if (r == SUCCESS) r = cuda.cuMemsetD8Async(device, 0, 4, stream);
+    if (r == SUCCESS) r = cuda.cuStreamEndCapture(stream, &graph);
+    if (r == SUCCESS) r = cuda.cuGraphInstantiateWithFlags(&exec, graph, 0);
+    if (r == SUCCESS) r = cuda.cuGraphLaunch(exec, stream);
+    return r;
+}
+
+/* What leaks is told by the address sanitizer. */
+static void every_failing_allocation_is_reported(void **state)
+{
+    (void)state;
+    const emulated_options options = {.compute_capability = 90,
+                                      .counting = true,
+                                      .substitute = twice_text,
+                                      .substitute_length = sizeof twice_text - 1};
+    foscar_error error;
+    int failures = 0;
+    for (;; failures++) {
+        allocations_left = failures;
+        foscar_status status = emulated_driver_create(&options, &cuda, &error);
+        CUresult result = status == FOSCAR_OK ? use_everything() : OUT_OF_MEMORY;
+        bool failed = allocations_left < 0;
+        allocations_left = -1;
+        emulated_driver_destroy();
+        if (!failed) {
+            assert_int_equal(result, SUCCESS);
+            break;
+        }
+        if (status != FOSCAR_OK) assert_int_equal(status, FOSCAR_OUT_OF_MEMORY);
+        if (result != OUT_OF_MEMORY) fail_msg("allocation %d fails and the result is %d", failures, (int)result);
+    }
+    assert_true(failures > 20);
+}
+
 /* ---- A runtime over it ---- */
 
 static void a_runtime_over_the_interpreter_describes_its_device(void **state)
@@ -664,6 +754,7 @@ int main(void)
         cmocka_unit_test_teardown(fills_are_recorded_in_their_order, close_driver),
         cmocka_unit_test_teardown(what_cannot_be_captured_spoils_the_capture, close_driver),
         cmocka_unit_test_teardown(events_measure_time, close_driver),
+        cmocka_unit_test_teardown(every_failing_allocation_is_reported, close_driver),
         cmocka_unit_test_teardown(a_runtime_over_the_interpreter_describes_its_device, close_driver),
         cmocka_unit_test_teardown(a_runtime_over_another_architecture_refuses_the_spec, close_driver),
         cmocka_unit_test_teardown(the_toolkit_builds_and_launches_a_program_without_ptxas, close_driver),

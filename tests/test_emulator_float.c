@@ -504,8 +504,8 @@ static void floats_become_integers_within_bounds(void **state)
             long double v = rintl(x);
             fesetround(FE_TONEAREST);
             v = v < smallest(to) ? smallest(to) : v > largest(to) ? largest(to) : v;
-            uint64_t bits = v < 0 ? -(uint64_t)-v : (uint64_t)v;
-            if (isnan(x)) bits = bytes == 8 ? UINT64_C(1) << 63 : 0;
+            uint64_t bits = bytes == 8 ? UINT64_C(1) << 63 : 0; /* of a NaN */
+            if (!isnan(x)) bits = v < 0 ? -(uint64_t)-v : (uint64_t)v;
             if (bytes < 8) bits &= UINT32_MAX; /* the register has 32 bits: 8 and 16 are extended to that */
             if (get(s, D, l, bytes) != bits)
                 fail_msg("%s: %La gives 0x%llx", type_name(to), x, (unsigned long long)get(s, D, l, bytes));

@@ -212,6 +212,29 @@ static void members_that_never_come_are_a_deadlock(void **state)
     expect(body, 32, EMULATOR_DEADLOCK);
 }
 
+/* They went on as if they had come, or the warp tried again for ever. */
+static void lanes_that_a_guard_excludes_have_not_come(void **state)
+{
+    (void)state;
+    expect("setp.lt.u32 p, lane, 16;\n@p shfl.sync.idx.b32 v0, t, 0, 31, -1;\nbar.sync 0;", 64, EMULATOR_DIVERGENCE);
+    expect("setp.lt.u32 p, lane, 16;\n@p bar.warp.sync -1;\nbar.sync 0;", 64, EMULATOR_DIVERGENCE);
+    expect("setp.lt.u32 p, lane, 16;\n@p bar.warp.sync -1;\n@!p bar.warp.sync -1;\nbar.sync 0;", 64, EMULATOR_OK);
+    expect("setp.lt.u32 p, lane, 16;\n@p barrier.sync 1;\nbar.sync 0;", 64, EMULATOR_DIVERGENCE);
+}
+
+/* What an earlier wait had left behind was taken for a part of this one, and the barrier passed. */
+static void parts_of_a_warp_wait_at_a_barrier_used_before(void **state)
+{
+    (void)state;
+    expect("shr.u32 n, t, 5;\nmad.lo.u32 dst, n, 4, base;\nmov.b32 a, 0;\nst.volatile.shared.b32 [dst], a;\n"
+           "bar.sync 0;\nsetp.lt.u32 p, lane, 16;\n@!p bra J;\n"
+           "SPIN:\nld.volatile.shared.b32 v0, [dst];\nsetp.eq.u32 q, v0, 0;\n@q bra SPIN;\n"
+           "J:\nmov.b32 a, 1;\nst.volatile.shared.b32 [dst], a;\n"
+           "setp.lt.u32 q, t, 32;\nmad.lo.u32 c, lane, 4, base;\n@q st.shared.b32 [c+64], t;\n"
+           "barrier.sync 0;\n@!q ld.shared.b32 v0, [c+64];",
+           64, EMULATOR_OK);
+}
+
 static void an_aligned_form_under_divergence_is_found(void **state)
 {
     (void)state;
@@ -336,6 +359,21 @@ static void mbarriers_count_arrivals(void **state)
     expect("setp.eq.u32 q, t, 0;\n@q mbarrier.init.shared.b64 [base], 0;", 32, EMULATOR_BARRIER_COUNT);
     expect(INIT "@q mbarrier.expect_tx.shared.b64 [base], 1048576;", 32, EMULATOR_BARRIER_BYTES);
     expect(INIT "@q mbarrier.expect_tx.shared.b64 [base], 64;", 32, EMULATOR_BARRIER_BYTES);
+}
+
+/* A lane that is not active lent its neighbour its address. */
+static void each_lane_tests_the_mbarrier_of_its_own_address(void **state)
+{
+    (void)state;
+    static outcome o;
+    run("@leader mbarrier.init.shared.b64 [base], 1;\n@leader mbarrier.init.shared.b64 [base+8], 1;\nbar.warp.sync "
+        "-1;\n"
+        "@leader mbarrier.arrive.shared.b64 _, [base];\nbar.warp.sync -1;\nadd.u32 dst, base, 8;\n"
+        "selp.b32 dst, base, dst, leader;\nand.b32 a, lane, 1;\nsetp.eq.u32 p, a, 0;\nsetp.eq.u32 q, a, 2;\n"
+        "@p mbarrier.test_wait.parity.shared.b64 q, [dst], 0;\nselp.b32 v0, 1, 2, q;\nst.global.b32 [wide], v0;",
+        32, EMULATOR_SCHEDULE_ROUND_ROBIN, 0, &o);
+    assert_int_equal(o.fault, EMULATOR_OK);
+    for (int lane = 0; lane < 32; lane++) assert_int_equal(o.out[lane], lane == 0 ? 1 : 2);
 }
 
 static void mbarriers_must_be_initialised(void **state)
@@ -716,6 +754,8 @@ int main(void)
         cmocka_unit_test(members_of_a_mask_wait_for_each_other),
         cmocka_unit_test(a_lane_outside_of_its_mask_is_divergence),
         cmocka_unit_test(members_that_never_come_are_a_deadlock),
+        cmocka_unit_test(lanes_that_a_guard_excludes_have_not_come),
+        cmocka_unit_test(parts_of_a_warp_wait_at_a_barrier_used_before),
         cmocka_unit_test(an_aligned_form_under_divergence_is_found),
         cmocka_unit_test(warps_of_a_warpgroup_that_part_are_found),
         cmocka_unit_test(undefined_registers_are_found_where_they_matter),
@@ -725,6 +765,7 @@ int main(void)
         cmocka_unit_test(named_barriers_are_counted),
         cmocka_unit_test(bar_red_counts_over_the_block),
         cmocka_unit_test(mbarriers_count_arrivals),
+        cmocka_unit_test(each_lane_tests_the_mbarrier_of_its_own_address),
         cmocka_unit_test(mbarriers_must_be_initialised),
         cmocka_unit_test(an_mbarrier_orders_what_came_before_the_arrival),
         cmocka_unit_test(a_wait_that_comes_two_phases_late_is_found),

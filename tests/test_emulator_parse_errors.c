@@ -60,6 +60,8 @@ static void what_a_body_gets_wrong_is_named(void **state)
         {"ld.global.cg.L3.b32 r0, [l0];", EMULATOR_UNKNOWN_FORM, "'.L3'"},
         {"ld.global.v4.b64 {l0, l1, l2, l3}, [l4];", EMULATOR_TARGET, "sm_100"},
         {"wgmma.mma_async.sync.aligned.m64n20k32.s32.u8.s8 {r0}, l0, l1, p;", EMULATOR_UNKNOWN_FORM, "multiple of 8"},
+        {"wgmma.mma_async.sync.aligned.m64n65544k32.s32.u8.s8 {r0}, l0, l1, p;", EMULATOR_UNKNOWN_FORM,
+         "multiple of 8"},
         {"wgmma.mma_async.sync.aligned.m64n40k32.s32.u8.s8 {r0}, l0, l1, p;", EMULATOR_UNKNOWN_FORM, "multiple of 8"},
         {"wgmma.mma_async.sync.aligned.m64n8k32.s32.u8.s8 {r0, r1, r2}, l0, l1, p;", EMULATOR_PARSE, "vector of 4"},
         {"add.s32 r0, r1;", EMULATOR_PARSE, "expected also a register or constant of type .s32"},

@@ -56,9 +56,10 @@ static emulator_module *parse(const emulated_state *s, const char *text, emulato
 
 static CUresult library_fill(CUlibrary library)
 {
-    library->count = emulator_module_entries(library->module);
-    library->functions = calloc((size_t)(library->count > 0 ? library->count : 1), sizeof *library->functions);
+    int count = emulator_module_entries(library->module);
+    library->functions = calloc((size_t)(count > 0 ? count : 1), sizeof *library->functions);
     if (library->functions == NULL) return EMULATED_CUDA_ERROR_OUT_OF_MEMORY;
+    library->count = count;
     for (int i = 0; i < library->count; i++) {
         CUfunction f = &library->functions[i];
         *f = (struct CUfunc_st){
@@ -85,6 +86,7 @@ static void note_fault(emulated_state *s, const emulator_error *error, const cha
 static CUresult load(emulated_state *s, const char *text, emulator_error *error, CUlibrary *library)
 {
     emulator_module *module = parse(s, text, error);
+    if (module == NULL && error->fault == EMULATOR_MEMORY) return EMULATED_CUDA_ERROR_OUT_OF_MEMORY;
     if (module == NULL) {
         note_fault(s, error, "", 0);
         return EMULATED_CUDA_ERROR_INVALID_PTX;
@@ -242,12 +244,15 @@ CUresult launch_run(emulated_state *s, const launch_record *launch)
     bool ok = emulator_launch(&config, s->counting ? &counts : NULL, error);
     if (counts.executed != NULL) add_counts(launch->function, &counts);
     emulator_counts_finish(&counts);
-    if (!ok) {
+    CUresult result = ok                                ? EMULATED_CUDA_SUCCESS
+                      : error->fault == EMULATOR_MEMORY ? EMULATED_CUDA_ERROR_OUT_OF_MEMORY
+                                                        : EMULATED_CUDA_ERROR_LAUNCH_FAILED;
+    if (result == EMULATED_CUDA_ERROR_LAUNCH_FAILED) {
         note_fault(s, error, launch->function->name, config.seed);
         launch->context->faulted = true;
     }
     free(error);
-    return ok ? EMULATED_CUDA_SUCCESS : EMULATED_CUDA_ERROR_LAUNCH_FAILED;
+    return result;
 }
 
 /* The driver's own checks; what else can be wrong with a launch is the interpreter's to say. */

@@ -119,7 +119,7 @@ typedef struct emulator_launch_config {
 
 /* Dynamic counts: emulator_counts.executed[i] is how many warps executed instruction i of the entry; see emulator_module_* below. */
 typedef struct emulator_counts {
-    uint64_t *executed; /* [emulator_entry_instructions]; allocated by the launch if counts was given, freed by emulator_counts_finish */
+    uint64_t *executed; /* [count]; allocated by the launch if counts was given, freed by emulator_counts_finish */
     int count;
 } emulator_counts;
 

@@ -79,11 +79,17 @@ static bool generation_over(warp *w)
     return w->m->named[w->waits_for[0]].generation != (uint32_t)w->waits_for[1];
 }
 
+/* The warp came before, and waits: it is not executing the instruction for the first time with all its lanes. */
+static bool has_come(const warp *w, const named_barrier *b)
+{
+    return w->again && w->waits_for[0] == (uint64_t)(b - w->m->named);
+}
+
 /* False: the warp has been blocked. */
 static bool synchronise(warp *w, const instruction *i, named_barrier *b, int expected)
 {
     machine *m = w->m;
-    if (!w->again || w->waits_for[0] != (uint64_t)(b - m->named)) {
+    if (!has_come(w, b)) {
         w->waits_for[0] = (uint64_t)(b - m->named);
         w->waits_for[1] = b->generation;
         arrive(w, i, b, expected);
@@ -130,7 +136,7 @@ void exec_bar_red(warp *w, const instruction *i)
     if (w->active & ~defined)
         machine_fault(w->m, w, i, EMULATOR_UNDEFINED, "the predicate of %s is undefined in lanes %08x", i->opcode,
                       w->active & ~defined);
-    if (!w->again) {
+    if (!has_come(w, b)) {
         b->count += (uint32_t)__builtin_popcount(v & w->active);
         b->lanes += (uint32_t)__builtin_popcount(w->active);
     }

@@ -248,6 +248,15 @@ void flow_park(warp *w, bool (*ready)(warp *w), uint32_t members)
     f->hold = false;
 }
 
+/* Lanes of the group that the guard excludes do not come to this instruction: they go on. */
+static void leave_guarded_off(warp *w)
+{
+    if (w->group == w->active) return;
+    if (w->group == w->alive) w->flow->join_count = 0; /* of lanes that have exited since */
+    for (uint32_t lanes = w->group & ~w->active; lanes; lanes &= lanes - 1) w->pc[first_lane(lanes)] = w->next + 1;
+    w->group = w->active;
+}
+
 bool warp_gather(warp *w, uint32_t members)
 {
     warp_flow *f = w->flow;
@@ -255,8 +264,10 @@ bool warp_gather(warp *w, uint32_t members)
         machine_fault(w->m, w, w->at, EMULATOR_DIVERGENCE, "lanes %08x execute it and are not in the mask %08x",
                       w->active & ~members, members);
     if ((members & w->alive & ~w->active) == 0) return true;
+    leave_guarded_off(w);
     uint32_t together = w->group | gathered(w, w->next, members);
     if (members & w->alive & ~together) {
+        w->waits_for[0] = w->waits_for[1] = UINT64_MAX; /* of nothing that the handler itself waits for */
         warp_block(w, NULL, "lanes %08x of the mask %08x (lanes %08x are here)", members & w->alive & ~together,
                    members, together);
         f->parked[f->parked_count - 1].members = members;
@@ -276,6 +287,7 @@ bool flow_meet(warp *w, uint32_t members)
 {
     warp_flow *f = w->flow;
     const instruction *code = w->m->entry->instructions;
+    if (members & w->alive & ~w->active) leave_guarded_off(w);
     uint32_t together = w->group;
     for (int p = 0; p < f->parked_count; p++)
         if (code[f->parked[p].at].form == w->at->form && f->parked[p].members == members)

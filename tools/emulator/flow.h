@@ -66,7 +66,7 @@ void warp_turn(warp *w, int limit);
 
 /* ---- Of machine.c and the files of barriers, for the scheduler and the report ---- */
 
-/* Runs the agents of a block until all warps are done and nothing is in flight. */
+/* Runs the agents of a block until all warps are done; what is in flight then is for block_end to judge. */
 void schedule_block(machine *m);
 void schedule_seed(machine *m, uint64_t seed);
 /* Something may have made a named barrier complete: a warp has gone. */

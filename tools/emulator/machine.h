@@ -138,7 +138,7 @@ struct async_op {
     int priority;          /* of the random schedules */
     uint64_t number;       /* of issue */
 };
-enum { ASYNC_COPIES = -1, ASYNC_TCGEN05 = 64, ASYNC_BULK_STORES = 128 };
+enum { ASYNC_COPIES = -1, ASYNC_TCGEN05 = 64, ASYNC_QUEUES = 128 }; /* of a warpgroup: its number; of a tcgen05 pipe: ASYNC_TCGEN05 and on */
 
 struct machine {
     const emulator_launch_config *config;

@@ -275,9 +275,10 @@ static void wait_parity(warp *w, const instruction *i, bool suspends)
     bool same = true;
     int first = __builtin_ctz(w->active);
     mbarrier *b = NULL;
-    for (int l = first; l < LANES; l++) {
+    for (int l = first, before = first; l < LANES; l++) {
         if (!(w->active >> l & 1)) continue;
-        if (!b || address[l] != address[l - 1]) b = mbarrier_at(m, w, i, address[l]);
+        if (!b || address[l] != address[before]) b = mbarrier_at(m, w, i, address[l]);
+        before = l;
         same = same && address[l] == address[first] && ((parity[l] ^ parity[first]) & 1) == 0;
         if (!is_complete(b, parity[l])) continue;
         if (!done || !same) observe(w, i, b);

@@ -138,14 +138,6 @@ void memory_block_define(memory_block *block, uint64_t address, uint64_t bytes)
     })
 }
 
-void memory_block_undefine(memory_block *block, uint64_t address, uint64_t bytes)
-{
-    FOR_WORDS(address - block->address, bytes, word, mask, {
-        block->undefined_bytes += (uint64_t)__builtin_popcountll(mask & block->defined[word]);
-        block->defined[word] &= ~mask;
-    })
-}
-
 void emulator_memory_define(emulator_memory *memory, uint64_t address, uint64_t bytes)
 {
     memory_block *block = memory_find(memory, address, bytes);

@@ -16,7 +16,6 @@ memory_block *memory_find(const emulator_memory *memory, uint64_t address, uint6
 
 bool memory_block_defined(const memory_block *block, uint64_t address, uint64_t bytes);
 void memory_block_define(memory_block *block, uint64_t address, uint64_t bytes);
-void memory_block_undefine(memory_block *block, uint64_t address, uint64_t bytes);
 
 /* "3 bytes past the end of the 4096 bytes at 0x7f0012340000", for a message about bytes that no block holds. */
 void memory_describe(const emulator_memory *memory, uint64_t address, char *text, size_t size);

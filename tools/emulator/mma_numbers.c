@@ -1,5 +1,6 @@
 /* The arithmetic of the tensor cores: exact integer products, and float products summed as microsoft/MMA-Sim found the
  * hardware to do it. */
+#include "numbers.h"
 #include "tensor.h"
 
 #include <math.h>
@@ -118,24 +119,10 @@ static parts split_scale(mma_scale type, uint8_t bits)
 }
 enum { SCALE_FRACTION = 3 };
 
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 static parts split_float(float value)
 {
     static const float_format f32 = {8, 23, 127, true, false};
-    return split(&f32, bits_of_float(value));
+    return split(&f32, f32_bits(value));
 }
 
 /* ---- Rounding ---- */
@@ -173,7 +160,7 @@ static float round_sum(int64_t sum, int scale, const rounding *r)
 
 uint16_t mma_half_bits(float value)
 {
-    uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000;
+    uint32_t bits = f32_bits(value), sign = bits >> 16 & 0x8000;
     if (isnan(value)) return 0x7fff;
     if (isinf(value)) return (uint16_t)(sign | 0x7c00);
     static const rounding half = {10, -14, 15, true};
@@ -181,7 +168,7 @@ uint16_t mma_half_bits(float value)
     float rounded = fabsf(round_sum(p.significand, p.exponent - 23, &half));
     if (isinf(rounded)) return (uint16_t)(sign | 0x7c00);
     if (rounded < 0x1p-14f) return (uint16_t)(sign | (uint32_t)(rounded * 0x1p24f));
-    uint32_t r = bits_of_float(rounded);
+    uint32_t r = f32_bits(rounded);
     return (uint16_t)(sign | ((r >> 23) - 112) << 10 | (r >> 13 & 0x3ff));
 }
 
@@ -274,7 +261,7 @@ static float sum_special(const mma_float_form *how, int k, const uint16_t *a, co
     double sum = c;
     for (int i = 0; i < k; i++)
         sum += (double)scaled_element(how, how->a, a, a_scale, i) * scaled_element(how, how->b, b, b_scale, i);
-    return isnan(sum) ? float_of_bits(0x7fffffff) : (float)sum;
+    return isnan(sum) ? f32_value(0x7fffffff) : (float)sum;
 }
 
 static void mma_float_fast(const mma_float_form *how, int m, int n, int k, const uint16_t *a, const uint16_t *b,

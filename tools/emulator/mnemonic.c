@@ -316,8 +316,10 @@ static bool read_shape(modifiers *m, const char *word, size_t length)
     if (!is_mnk && (*word < '0' || *word > '9')) return false;
     for (size_t i = 0; i < length && count < 3; count++) {
         if (word[i] < '0' || word[i] > '9') i++;
-        for (; i < length && word[i] >= '0' && word[i] <= '9'; i++)
-            number[count] = (10 * number[count] + (unsigned)(word[i] - '0')) & 0xffff;
+        for (; i < length && word[i] >= '0' && word[i] <= '9'; i++) {
+            number[count] = 10 * number[count] + (unsigned)(word[i] - '0');
+            if (number[count] > UINT16_MAX) number[count] = UINT16_MAX; /* too large for any shape */
+        }
     }
     m->m = (uint16_t)number[0];
     m->n = (uint16_t)number[1];

@@ -87,7 +87,7 @@ typedef struct modifiers {
     uint8_t boolean;        /* setp.lt.and: 1 and, 2 or, 3 xor */
     uint8_t rounding;       /* emulator_rounding */
     bool saturate, finite;  /* .sat / .satfinite */
-    bool ftz, approx, wide, high, uniform, carry_in, carry_out;
+    bool ftz, approx, wide, high, uniform;
     uint8_t mode;           /* shfl: up 1, down 2, bfly 3, idx 4; vote, redux, atom, prmt, mbarrier, fence: see forms.def */
     uint16_t m, n, k;       /* of a matrix shape */
     uint8_t scope, semantics; /* emulator_scope, emulator_semantics: of ld, st, atom, red, fence, mbarrier */
@@ -180,8 +180,7 @@ struct emulator_module {
     uint32_t variable_bytes; /* of all global and constant variables: the block that symbol.offset refers to */
     entry *entries;
     int entry_count;
-    char *opcodes; /* storage of the strings, and whatever else the parser allocated */
-    void *arena;
+    void *arena; /* storage of the strings, and whatever else the parser allocated */
 };
 
 /* forms.def: FORM(pattern, handler, operand classes, first target, first version, flags). One row for every form that the machine executes. */
@@ -199,8 +198,7 @@ enum {
     FORM_WARP = 4,          /* .sync.aligned and the like: all lanes that have not exited must be active */
     FORM_WARPGROUP = 8,     /* and all four warps of the warpgroup must come to the same instruction */
     FORM_WAITS = 16,        /* may block: the handler says so by warp_block, and is called again later */
-    FORM_UNDEFINED_OK = 32, /* undefined sources make the result undefined; otherwise the machine reports them */
-    FORM_UNGUARDED = 64     /* may have no guard */
+    FORM_UNDEFINED_OK = 32  /* undefined sources make the result undefined; otherwise the machine reports them */
 };
 
 /* form.target: a number of .target, 70 for sm_70 and later; or one of these. */

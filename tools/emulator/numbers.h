@@ -33,7 +33,7 @@ double odd_sum(double a, double b);
 double odd_fma(double a, double b, double c);
 double odd_quotient(double a, double b);
 double odd_root(double a);
-/* v 2^0 with 64-bit v: nearest to odd, as above. */
+/* 64 bits rounded to odd, as above. */
 double odd_from_u64(uint64_t v);
 
 /* x rounded to an integer: RNI, RZI, RMI, RPI (or RN, RZ, RM, RP). */

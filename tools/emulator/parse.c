@@ -238,8 +238,6 @@ static void parse_instruction(parser *p, token mnemonic, int guard, bool negated
     i->guard = guard;
     i->guard_negated = negated;
     forms_apply(p, decoded, mnemonic, parsed, count, i);
-    if (guard >= 0 && (i->form->flags & FORM_UNGUARDED))
-        parse_fail(p, mnemonic.line, EMULATOR_PARSE, "'%s' may not be guarded", i->opcode);
     note_label_uses(p, i, parsed);
 }
 

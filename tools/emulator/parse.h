@@ -1,5 +1,5 @@
-/* The parser's own structures: what is known while a module is read. Shared by parse*.c, forms.c and control_flow.c
- * only. */
+/* The parser's own structures: what is known while a module is read. Shared by parse*.c, mnemonic.c, forms.c and
+ * control_flow.c only. */
 #ifndef FOSCAR_EMULATOR_PARSE_H
 #define FOSCAR_EMULATOR_PARSE_H
 
@@ -138,14 +138,14 @@ uint32_t parse_align(uint32_t offset, uint32_t alignment);
 /* parse_operand.c: operands up to ; into parsed, which has room for OPERANDS_MAX of them */
 int parse_operands(parser *p, parsed_operand *parsed);
 
-/* forms.c */
+/* mnemonic.c: looks the words up in the rows of forms.def */
 const decoded_mnemonic *forms_decode(parser *p, token mnemonic);
-/* Chooses the row, converts the operands into *i. */
-void forms_apply(parser *p, const decoded_mnemonic *m, token mnemonic, const parsed_operand *parsed, int count,
-                 instruction *i);
 /* A word of some pattern about which the table of modifiers says nothing; NULL if there is none. For the tests. */
 const char *forms_unlisted_word(void);
 const form *forms_return(void);
+/* forms.c. Chooses the row, converts the operands into *i. */
+void forms_apply(parser *p, const decoded_mnemonic *m, token mnemonic, const parsed_operand *parsed, int count,
+                 instruction *i);
 
 /* control_flow.c: fills instruction.reconverge. False: no memory. */
 bool control_flow_reconvergence(entry *e);

@@ -35,7 +35,7 @@ uint32_t machine_random(machine *m, uint32_t n)
 
 /* ---- Agents ---- */
 
-enum { TURN_MAX = 64, OPS_SEEN = 64, QUEUES = ASYNC_BULK_STORES, FAIR = 4096 };
+enum { TURN_MAX = 64, OPS_SEEN = 64, FAIR = 4096 };
 
 typedef struct agents {
     warp *warps[WARPS_MAX];
@@ -51,10 +51,10 @@ static bool can_go(warp *w)
 
 static void find_ops(machine *m, agents *a)
 {
-    bool seen[QUEUES] = {false};
+    bool seen[ASYNC_QUEUES] = {false};
     a->op_count = 0;
     for (async_op *op = m->in_flight; op && a->op_count < OPS_SEEN; op = op->next) {
-        if (op->queue >= 0 && op->queue < QUEUES) {
+        if (op->queue >= 0 && op->queue < ASYNC_QUEUES) {
             if (seen[op->queue]) continue;
             seen[op->queue] = true;
         }

@@ -43,8 +43,10 @@ static void issue(warp *w, const pipe_op *p, void (*run)(machine *m, async_op *o
     async_op *op = async_issue(w, ASYNC_TCGEN05 + w->index, run, sizeof *p);
     pipe_op *to = op->payload;
     *to = *p;
-    to->number = ++s->piped;
-    s->uncommitted++;
+    int lane = __builtin_ctz(w->active);
+    to->number = s->last_piped[lane] = ++s->piped;
+    s->last_piped_at[lane] = w->at;
+    s->uncommitted[lane]++;
 }
 
 static accessor shared_accessor_of_op(machine *m, const async_op *op)
@@ -280,11 +282,19 @@ static void run_mma(machine *m, async_op *op)
     store_d(m->tmem, o, &p, room);
 }
 
+/* What must be the same for two products to run in order: accumulators, shape and kind. */
+static uint32_t accumulator_of(const instruction *i, const pipe_op *o, const product_shape *p)
+{
+    return 1u << 31 | (uint32_t)i->mods.mode << 24 | (o->d >> 16 ? 1u : 0u) << 23 | (uint32_t)p->half << 22 |
+           (p->m == 128 ? 1u : 0u) << 21 | (uint32_t)p->n << 9 | (o->d & 0x1ff);
+}
+
 /* D, A and scales in tensor memory: allocated, in lanes that fit, and ordered. */
 static void judge_mma(warp *w, const instruction *i, const pipe_op *o, const product_shape *p)
 {
     machine *m = w->m;
-    tmem_accessor acc = tmem_accessor_now(w, i, TMEM_PIPE, tcgen05_state_of(w)->piped + 1);
+    tmem_accessor acc = tmem_accessor_now(w, i, TMEM_PIPE, tcgen05_state_of(w)->piped + 1), sums = acc;
+    sums.access.accumulator = accumulator_of(i, o, p);
     uint32_t lane = o->d >> 16, column = o->d & 0xffff, granules = granules_of(p->m, lane);
     if (lane && (p->m == 128 || lane != 16))
         machine_fault(m, w, i, EMULATOR_TMEM, "D of a product with M = %d at lane %u of tensor memory", p->m, lane);
@@ -301,8 +311,8 @@ static void judge_mma(warp *w, const instruction *i, const pipe_op *o, const pro
         tmem_check(m, w, i, address, columns, "scales");
         tmem_read(m, &acc, address, columns, ALL_GRANULES);
     }
-    if (o->accumulates) tmem_read(m, &acc, column, (uint32_t)p->n, granules);
-    tmem_write(m, &acc, column, (uint32_t)p->n, granules);
+    if (o->accumulates) tmem_read(m, &sums, column, (uint32_t)p->n, granules);
+    tmem_write(m, &sums, column, (uint32_t)p->n, granules);
 }
 
 void exec_tcgen05_mma(warp *w, const instruction *i)
@@ -337,7 +347,8 @@ static void run_commit(machine *m, async_op *op)
     const pipe_op *o = op->payload;
     const warp *w = &m->warp[op->warp];
     vector_clock clock = op->clock;
-    clock.time[clock_of_pipe(op->warp)] = o->number;
+    uint32_t *over = &clock.time[clock_of_pipe(op->warp)];
+    if (*over < o->number) *over = o->number;
     mbarrier_arrive(m, w, op->at, mbarrier_at(m, w, op->at, o->d), 1, &clock);
 }
 
@@ -355,11 +366,11 @@ void exec_tcgen05_commit(warp *w, const instruction *i)
         if (!(w->active >> t & 1)) continue;
         if (address[t] >= GENERIC_SHARED_WINDOW) address[t] -= GENERIC_SHARED_WINDOW;
         mbarrier_at(w->m, w, i, address[t]);
-        pipe_op p = {.number = s->piped, .d = (uint32_t)address[t]};
+        pipe_op p = {.number = s->last_piped[t], .d = (uint32_t)address[t]}; /* its own products, no other thread's */
         async_op *op = async_issue(w, ASYNC_TCGEN05 + w->index, run_commit, sizeof p);
         memcpy(op->payload, &p, sizeof p);
+        s->uncommitted[t] = 0;
     }
-    s->uncommitted = 0;
 }
 
 /* ---- Copies ---- */

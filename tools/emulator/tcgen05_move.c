@@ -67,6 +67,7 @@ void exec_tcgen05_ld(warp *w, const instruction *i)
     move v = decode(w, i, &i->operand[1], &i->operand[2], registers);
     tcgen05_state *s = tcgen05_state_of(w);
     tmem_accessor a = tmem_accessor_now(w, i, TMEM_LOAD, ++s->loads);
+    s->last_load = i;
     for (int r = 0; r < v.runs; r++) tmem_read(w->m, &a, v.first[r], v.columns, v.granules);
     const tensor_memory *t = w->m->tmem;
     for (int r = 0; r < registers; r++) {
@@ -97,6 +98,7 @@ void exec_tcgen05_st(warp *w, const instruction *i)
     move v = decode(w, i, &i->operand[0], &i->operand[1], registers);
     tcgen05_state *s = tcgen05_state_of(w);
     tmem_accessor a = tmem_accessor_now(w, i, TMEM_STORE, ++s->stores);
+    s->last_store = i;
     for (int r = 0; r < v.runs; r++) tmem_write(w->m, &a, v.first[r], v.columns, v.granules);
     tensor_memory *t = w->m->tmem;
     for (int r = 0; r < registers; r++) {
@@ -118,6 +120,7 @@ void exec_tcgen05_st(warp *w, const instruction *i)
 void exec_tcgen05_wait(warp *w, const instruction *i)
 {
     tcgen05_state *s = tcgen05_state_of(w);
+    s->before_lanes = 0;
     if (i->mods.mode == MODE_TCGEN05_ST) {
         s->stores_done = s->stores;
         return;
@@ -132,5 +135,5 @@ void exec_tcgen05_fence(warp *w, const instruction *i)
     if (i->mods.mode == MODE_TCGEN05_BEFORE)
         tcgen05_before_thread_sync(w);
     else
-        tcgen05_state_of(w)->after = w->clock;
+        tcgen05_after_thread_sync(w);
 }

@@ -12,6 +12,7 @@ tcgen05_state *tcgen05_state_of(warp *w)
     if (!t->tcgen05) {
         t->tcgen05 = machine_allocate(w->m, sizeof *t->tcgen05);
         t->tcgen05->pending = machine_allocate(w->m, ((size_t)w->m->entry->slots + 1) * sizeof *t->tcgen05->pending);
+        t->tcgen05->after_lanes[0] = UINT32_MAX;
     }
     return t->tcgen05;
 }
@@ -24,10 +25,14 @@ tensor_memory *tensor_memory_of(machine *m)
 
 /* ---- Judging ---- */
 
+/* Loads and stores are those of all threads, so they count on the fence once all have done it. */
 void tcgen05_before_thread_sync(warp *w)
 {
     tcgen05_state *s = tcgen05_state_of(w);
     uint32_t time = w->clock.time[clock_of_warp(w->index)];
+    s->before_lanes |= w->active;
+    if (w->alive & ~s->before_lanes) return;
+    s->before_lanes = 0;
     if (!s->fence_count || s->fences[s->fence_count - 1].time != time) {
         if (s->fence_count == s->fence_capacity) {
             int capacity = s->fence_capacity ? 2 * s->fence_capacity : 64;
@@ -40,6 +45,33 @@ void tcgen05_before_thread_sync(warp *w)
         s->fence_count++;
     }
     s->fences[s->fence_count - 1] = (tcgen05_fence){time, s->loads_done, s->stores_done};
+}
+
+void tcgen05_after_thread_sync(warp *w)
+{
+    tcgen05_state *s = tcgen05_state_of(w);
+    int unused = 0;
+    for (int f = 0; f < AFTER_FENCES; f++) {
+        s->after_lanes[f] &= ~w->active;
+        if (!s->after_lanes[f]) unused = f;
+    }
+    s->after[unused] = w->clock;
+    s->after_lanes[unused] = w->active;
+}
+
+/* What all active threads may count on. */
+static const vector_clock *seen_by_active(warp *w)
+{
+    tcgen05_state *s = tcgen05_state_of(w);
+    bool first = true;
+    for (int f = 0; f < AFTER_FENCES; f++) {
+        if (!(s->after_lanes[f] & w->active)) continue;
+        if (!(w->active & ~s->after_lanes[f])) return &s->after[f];
+        for (int c = 0; c < CLOCKS; c++)
+            if (first || s->after[f].time[c] < s->after_all.time[c]) s->after_all.time[c] = s->after[f].time[c];
+        first = false;
+    }
+    return &s->after_all;
 }
 
 /* How many loads or stores of a warp were over at the last of its fences that `seen` includes. */
@@ -59,11 +91,20 @@ static uint32_t done_at(machine *m, int warp_index, tmem_by by, const vector_clo
     return by == TMEM_LOAD ? s->fences[low - 1].loads_done : s->fences[low - 1].stores_done;
 }
 
+/* Both are products or copies of one thread, and neither touches other accumulators than those that the first one sums
+ * in. */
+static bool is_pipelined(const tmem_access *now, const tmem_access *before)
+{
+    if (now->by != TMEM_PIPE || before->by != TMEM_PIPE || now->warp != before->warp || now->lane != before->lane)
+        return false;
+    return !before->accumulator || before->accumulator == now->accumulator;
+}
+
 static bool is_over(machine *m, const tmem_accessor *a, const tmem_access *before)
 {
     bool own = before->warp == a->access.warp;
     if (before->by == TMEM_PIPE)
-        return (own && a->access.by == TMEM_PIPE) || a->seen->time[clock_of_pipe(before->warp)] >= before->number;
+        return is_pipelined(&a->access, before) || a->seen->time[clock_of_pipe(before->warp)] >= before->number;
     if (own && before->by == TMEM_STORE && a->access.by == TMEM_STORE) return true;
     if (own) return before->number <= (before->by == TMEM_LOAD ? a->loads_done : a->stores_done);
     return done_at(m, before->warp, before->by, a->seen) >= before->number;
@@ -80,21 +121,28 @@ static void judge(machine *m, const tmem_accessor *a, const tmem_access *before,
     static const char *const remedy[] = {"", "fence::after_thread_sync",
                                          "tcgen05.wait::ld, fence::before_ or after_thread_sync",
                                          "tcgen05.wait::st, fence::before_ or after_thread_sync"};
-    bool missing = plain || (pipe && !writes);
+    bool in_one_pipe = own && pipe && a->access.by == TMEM_PIPE;
+    bool missing = plain || (pipe && !writes) || in_one_pipe;
     machine_fault(m, a->w, a->at, missing ? EMULATOR_TCGEN05_ORDER : EMULATOR_RACE,
                   "%s tensor memory, lanes %u-%u of column %u, that the %s of warp %d, line %d, has %s: %s",
                   writes ? "overwrites" : "reads", granule * TMEM_GRANULE, (granule + 1) * TMEM_GRANULE - 1, column,
                   by[before->by], before->warp, before->line, wrote ? "written" : "yet to read",
-                  !missing ? "nothing orders them"
-                  : !plain ? "no commit of it has been waited for"
-                           : remedy[before->by]);
+                  !missing      ? "nothing orders them"
+                  : in_one_pipe ? "no order but for one thread and the same accumulators, shape and kind"
+                  : !plain      ? "no commit of it has been waited for"
+                                : remedy[before->by]);
 }
 
 tmem_accessor tmem_accessor_now(warp *w, const instruction *i, tmem_by by, uint32_t number)
 {
     const tcgen05_state *s = tcgen05_state_of(w);
-    return (tmem_accessor){.access = {(uint8_t)by, (uint8_t)w->index, number, w->clock.time[w->index], i->line},
-                           .seen = &s->after,
+    return (tmem_accessor){.access = {.by = (uint8_t)by,
+                                      .warp = (uint8_t)w->index,
+                                      .lane = (uint8_t)__builtin_ctz(w->active),
+                                      .number = number,
+                                      .time = w->clock.time[w->index],
+                                      .line = i->line},
+                           .seen = seen_by_active(w),
                            .plain = &w->clock,
                            .loads_done = s->loads_done,
                            .stores_done = s->stores_done,
@@ -210,6 +258,7 @@ void exec_tcgen05_alloc(warp *w, const instruction *i)
     memcpy(w->m->shared + at, &value, sizeof value);
     for (uint32_t u = 0; u < columns / TMEM_UNIT; u++) t->allocation[(uint32_t)column / TMEM_UNIT + u] = 1;
     t->allocation[column / TMEM_UNIT] = (uint16_t)columns;
+    t->allocated_at[column / TMEM_UNIT] = i;
 }
 
 void exec_tcgen05_dealloc(warp *w, const instruction *i)
@@ -260,8 +309,8 @@ void tensor_block_end(machine *m)
     }
     for (uint32_t u = 0; m->tmem && u < TMEM_COLUMNS / TMEM_UNIT; u++) {
         if (m->tmem->allocation[u] > 1)
-            machine_fault(m, NULL, NULL, EMULATOR_TMEM, "the block ends with %u columns of tensor memory not freed",
-                          m->tmem->allocation[u]);
+            machine_fault(m, NULL, m->tmem->allocated_at[u], EMULATOR_TMEM,
+                          "the block ends with %u columns of tensor memory not freed", m->tmem->allocation[u]);
     }
 }
 
@@ -276,13 +325,16 @@ void tcgen05_end(const warp *w)
 {
     const tcgen05_state *s = ((tensor_state *)w->tensor)->tcgen05;
     if (!s) return;
-    if (s->uncommitted)
-        machine_fault(w->m, w, NULL, EMULATOR_EXIT, "the warp ends with %u tcgen05.mma or .cp without tcgen05.commit",
-                      s->uncommitted);
+    for (int t = 0; t < LANES; t++) {
+        if (s->uncommitted[t])
+            machine_fault(w->m, w, s->last_piped_at[t], EMULATOR_EXIT,
+                          "the warp ends with %u tcgen05.mma or .cp of lane %d without tcgen05.commit",
+                          s->uncommitted[t], t);
+    }
     if (s->loads != s->loads_done)
-        machine_fault(w->m, w, NULL, EMULATOR_EXIT, "the warp ends with tcgen05.ld without tcgen05.wait::ld");
+        machine_fault(w->m, w, s->last_load, EMULATOR_EXIT, "the warp ends with tcgen05.ld without tcgen05.wait::ld");
     if (s->stores != s->stores_done)
-        machine_fault(w->m, w, NULL, EMULATOR_EXIT, "the warp ends with tcgen05.st without tcgen05.wait::st");
+        machine_fault(w->m, w, s->last_store, EMULATOR_EXIT, "the warp ends with tcgen05.st without tcgen05.wait::st");
 }
 
 void tcgen05_finish(warp *w)

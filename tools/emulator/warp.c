@@ -152,6 +152,17 @@ static uint64_t special_value(const warp *w, special_register s, int lane)
     }
 }
 
+/* The module's own variables have no memory here. */
+static uint64_t symbol_address(const warp *w, int number)
+{
+    const symbol *s = &w->m->module->symbols[number];
+    if (s->space == SPACE_GLOBAL || s->space == SPACE_CONST)
+        machine_fault(w->m, w, w->at, EMULATOR_UNKNOWN_FORM,
+                      "%s uses the variable %s: variables in .global and .const are parsed, not executed",
+                      w->at->opcode, s->name);
+    return s->offset;
+}
+
 /* The value of an operand that is not a register, in every lane. */
 static uint64_t constant(const warp *w, const operand *o)
 {
@@ -159,7 +170,7 @@ static uint64_t constant(const warp *w, const operand *o)
     case OPERAND_IMMEDIATE:
         return o->bits;
     case OPERAND_SYMBOL:
-        return w->m->module->symbols[o->symbol].offset;
+        return symbol_address(w, o->symbol);
     default:
         return 0;
     }
@@ -278,12 +289,8 @@ uint64_t warp_uniform(warp *w, const operand *o, const char *what)
 void warp_addresses(warp *w, const operand *o, uint64_t address[LANES])
 {
     if (o->symbol >= 0) {
-        uint64_t v = w->m->module->symbols[o->symbol].offset + (uint64_t)o->offset;
+        uint64_t v = symbol_address(w, o->symbol) + (uint64_t)o->offset;
         for (int l = 0; l < LANES; l++) address[l] = v;
-        return;
-    }
-    if (o->reg.type == TYPE_NONE) { /* an immediate address */
-        for (int l = 0; l < LANES; l++) address[l] = (uint64_t)o->offset;
         return;
     }
     bool wide = type_bytes(o->reg.type) == 8;
@@ -371,12 +378,15 @@ static uint32_t guarded(warp *w, const instruction *i)
     return w->group & (i->guard_negated ? ~v : v);
 }
 
-static void count(warp *w, const instruction *i)
+/* Executions again are not counted, but they too cost budget, so that nothing goes on for ever. */
+static void count(warp *w, const instruction *i, bool again)
 {
     machine *m = w->m;
-    w->executed++;
-    if (m->counts) m->counts[i - m->entry->instructions]++;
-    if (++m->executed > m->config->instruction_budget && m->config->instruction_budget)
+    if (!again) {
+        w->executed++;
+        if (m->counts) m->counts[i - m->entry->instructions]++;
+    }
+    if (++m->executed > m->config->instruction_budget)
         machine_fault(m, w, i, EMULATOR_BUDGET, "the block has executed %llu warp instructions",
                       (unsigned long long)m->executed);
 }
@@ -396,10 +406,8 @@ static void step(warp *w)
     const form *f = i->form;
     bool again = w->again;
     w->at = i;
-    if (again)
-        memcpy(w->waits_for, w->flow->waits_for, sizeof w->waits_for);
-    else
-        count(w, i);
+    if (again) memcpy(w->waits_for, w->flow->waits_for, sizeof w->waits_for);
+    count(w, i, again);
     w->active = i->guard < 0 ? w->group : guarded(w, i);
     if (!w->active) {
         w->again = false;

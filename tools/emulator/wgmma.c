@@ -53,12 +53,6 @@ static warp *first_warp(warp *w)
     return w - w->index % WARPS;
 }
 
-static void check_warpgroup(warp *w, const instruction *i)
-{
-    if ((uint32_t)(w->index | (WARPS - 1)) >= w->m->warps)
-        machine_fault(w->m, w, i, EMULATOR_DIVERGENCE, "warp %d is in no complete warpgroup", w->index);
-}
-
 /* ---- Issue ---- */
 
 static void claim(warp *w, const instruction *i, const operand *o, uint32_t use)
@@ -118,7 +112,6 @@ static void run_product(machine *m, async_op *op);
 
 void exec_wgmma_mma_async(warp *w, const instruction *i)
 {
-    check_warpgroup(w, i);
     wgmma_state *s = state_of(w);
     w->issues_products = true;
     if (!s->fenced) machine_fault(w->m, w, i, EMULATOR_WGMMA_ORDER, "the first wgmma without a wgmma.fence before it");
@@ -161,7 +154,7 @@ void exec_wgmma_mma_async(warp *w, const instruction *i)
 
 void exec_wgmma_fence(warp *w, const instruction *i)
 {
-    check_warpgroup(w, i);
+    (void)i;
     wgmma_state *s = state_of(w);
     s->fenced = true;
     s->fenced_at = w->executed;
@@ -169,7 +162,7 @@ void exec_wgmma_fence(warp *w, const instruction *i)
 
 void exec_wgmma_commit_group(warp *w, const instruction *i)
 {
-    check_warpgroup(w, i);
+    (void)i;
     wgmma_state *s = state_of(w);
     s->committed++;
     s->open = 0;
@@ -187,7 +180,6 @@ static bool groups_done(warp *w)
 
 void exec_wgmma_wait_group(warp *w, const instruction *i)
 {
-    check_warpgroup(w, i);
     wgmma_state *s = state_of(w);
     if (s->open) {
         machine_fault(w->m, w, i, EMULATOR_WGMMA_ORDER,

@@ -1,0 +1,75 @@
+/* The emitted decode kernels of specs that differ in everything: each passes, with the right output, under every mode
+ * of the schedule. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "decode_fixture.h"
+
+enum { SEEDS = 4 };
+
+/* FOSCAR_TEST_SEED: of the data and the schedules. FOSCAR_TEST_SCHEDULES: seeds of each mode. FOSCAR_TEST_SPEC: only
+ * this spec. */
+static uint64_t number_of(const char *variable, uint64_t otherwise)
+{
+    const char *given = getenv(variable);
+    return given != NULL ? strtoull(given, NULL, 10) : otherwise;
+}
+
+static uint64_t first_seed;
+
+/* How many runs passed. */
+static uint64_t run_spec(const char *spec)
+{
+    static emulator_error error;
+    uint64_t seeds = number_of("FOSCAR_TEST_SCHEDULES", SEEDS), passed = 0;
+    decode_fixture f;
+    assert_true(decode_fixture_make(&f, spec, first_seed));
+    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++)
+        for (uint64_t n = 0; n < seeds; n++, passed++)
+            if (decode_fixture_run(&f, f.text.ptx, f.text.length, (emulator_schedule)mode, first_seed + n, NULL,
+                                   &error) != DECODE_PASSED)
+                fail_msg("%s under %s, seed %llu: %s at line %d: %s\n%s", spec,
+                         emulator_schedule_name((emulator_schedule)mode), (unsigned long long)(first_seed + n),
+                         emulator_fault_name(error.fault), error.line, error.message, error.detail);
+    decode_fixture_finish(&f);
+    return passed;
+}
+
+static void emitted_kernels_pass_under_every_mode_and_seed(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {
+        "sm_90a-k2t128-v2t128-d128-h8-p64",  "sm_90a-k4t128-v4t128-d128-h8-p64", "sm_90a-k2t64-v2t64-d64-h1-p64",
+        "sm_90a-k2t256-v2t256-d256-h16-p64", "sm_90a-k4t64-v2t64-d64-h3-p128",   "sm_90a-k2t128-v4t128-d128-h16-p256",
+        "sm_90a-k4t256-v4t256-d256-h8-p256", "sm_90a-k4t64-v4t64-d64-h16-p64",
+    };
+    const char *only = getenv("FOSCAR_TEST_SPEC");
+    size_t count = only != NULL ? 1 : sizeof specs / sizeof *specs;
+    for (size_t i = 0; i < count; i++) {
+        const char *spec = only != NULL ? only : specs[i];
+        print_message("%-40s %llu runs passed\n", spec, (unsigned long long)run_spec(spec));
+    }
+}
+
+static int choose_seed(void **state)
+{
+    (void)state;
+    first_seed = number_of("FOSCAR_TEST_SEED", (uint64_t)time(NULL));
+    print_message("FOSCAR_TEST_SEED=%llu\n", (unsigned long long)first_seed);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(emitted_kernels_pass_under_every_mode_and_seed),
+    };
+    return cmocka_run_group_tests_name("emulator_schedules", tests, choose_seed, NULL);
+}
