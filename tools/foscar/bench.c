@@ -192,7 +192,7 @@ static tool_exit bench_shapes(bench *b, const bench_pool *pool, const char *spec
         bool ok = measure_case(&b->device, pool, s->batch, lengths, &r);
         free(lengths);
         if (!ok) return tool_fail_status(b->self, &b->device.g.error);
-        bool good = r.error <= compare_bound(pool->cfg.o_type, true);
+        bool good = r.error <= compare_bound(pool->cfg.o_type, true, true);
         b->all_good = b->all_good && good;
         if (b->rows != NULL)
             add_row(b, spec, pool->kv_heads, s, ragged, &r, good);

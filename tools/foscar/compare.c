@@ -164,10 +164,10 @@ static void compare_item(void *context, int64_t i)
     free(reference);
 }
 
-double compare_bound(number_type o_type, bool ordinary)
+double compare_bound(number_type o_type, bool ordinary, bool independent)
 {
     double rounding = o_type == NUMBER_BF16 ? ldexp(1, -8) : o_type == NUMBER_F16 ? ldexp(1, -11) : 0;
-    return (ordinary ? 2e-5 : 1e-4) + rounding / sqrt(3);
+    return (ordinary ? 2e-5 : 1e-4) + (independent ? rounding / sqrt(3) : rounding);
 }
 
 /* The relative error of sums of squares. */

@@ -24,9 +24,10 @@ void pool_finish(page_pool *p); /* a zeroed struct is fine */
 bool pool_same(const page_pool *got, const page_pool *expected, const problem *p, char *text, size_t size);
 
 /* What the relative error may be: 2e-5 on ordinary data, 1e-4 on data with outliers, large scores or a sink, and what
-   rounding to the output type adds (an error uniform within half a unit in the last place, taken at the significand 1
-   where that is most). */
-double compare_bound(number_type o_type, bool ordinary);
+   rounding to the output type adds. With independent outputs that is an error uniform within half a unit in the last
+   place, taken at the significand 1 where that is most; else, where sequences are so short that outputs repeat the few
+   values of their V, half a unit. */
+double compare_bound(number_type o_type, bool ordinary, bool independent);
 
 typedef struct comparison {
     double error;        /* of the output, relative, in the Euclidean norm over all rows; infinity if it holds a NaN */

@@ -99,6 +99,22 @@ static bool make_problem(const session *s, const config *cfg, problem *p)
 
 /* ---- One spec ---- */
 
+static trial_options choose_options(const session *s)
+{
+    return (trial_options){
+        .device = {.seed = s->seed,
+                   .prefills = 2,
+                   .steps = 3,
+                   .decodes = 2,
+                   .poison_workspace = s->place == PLACE_GPU,
+                   .lse = s->args->lse,
+                   .graph = s->args->graph},
+        .ordinary = ordinary_data(s->args),
+        .independent = true,
+        .with_scheme = s->args->input != NULL,
+    };
+}
+
 /* Tells why a device gave nothing: what the interpreter found, else what the library says. */
 static tool_exit tell_failure(const session *s, const foscar_error *err, outcome *o)
 {
@@ -114,17 +130,7 @@ static tool_exit run_on_device(const session *s, const problem *p, page_pool *pa
 {
     foscar_kernel *kernel;
     foscar_error err;
-    const trial_options options = {
-        .device = {.seed = s->seed,
-                   .prefills = 2,
-                   .steps = 3,
-                   .decodes = 2,
-                   .poison_workspace = s->place == PLACE_GPU,
-                   .lse = s->args->lse,
-                   .graph = s->args->graph},
-        .ordinary = ordinary_data(s->args),
-        .with_scheme = o->has_scheme_error,
-    };
+    const trial_options options = choose_options(s);
     if (foscar_prepare(s->runtime, o->spec, &kernel, &err) != FOSCAR_OK ||
         !trial_run(s->runtime, kernel, p, &options, pages, &o->trial, &err))
         return tell_failure(s, &err, o);
@@ -177,7 +183,8 @@ static tool_exit run_spec(const session *s, const config *cfg, outcome *o)
     o->kv_heads = p.kv_heads;
     o->tokens = paging_tokens(&p.sequences);
     o->has_scheme_error = s->args->input != NULL;
-    trial_bounds(cfg, ordinary_data(s->args), &o->trial);
+    const trial_options options = choose_options(s);
+    trial_bounds(cfg, &options, &o->trial);
     pool_make(&pages, &p);
     tool_exit code = s->place != PLACE_NONE ? run_on_device(s, &p, &pages, o) : run_without_gpu(s, &p, &pages, o);
     if (s->args->output != NULL && o->trial.ran) {

@@ -4,10 +4,10 @@
 
 #include <stdio.h>
 
-void trial_bounds(const config *cfg, bool ordinary, trial *out)
+void trial_bounds(const config *cfg, const trial_options *options, trial *out)
 {
-    out->bound = compare_bound(cfg->o_type, ordinary);
-    out->lse_bound = 10 * compare_bound(NUMBER_F32, ordinary);
+    out->bound = compare_bound(cfg->o_type, options->ordinary, options->independent);
+    out->lse_bound = 10 * compare_bound(NUMBER_F32, options->ordinary, options->independent);
 }
 
 static void note(trial *t, const char *text)
@@ -37,7 +37,7 @@ bool trial_run(foscar_runtime *runtime, foscar_kernel *kernel, const problem *p,
                page_pool *pages, trial *out, foscar_error *err)
 {
     page_pool expected;
-    trial_bounds(&p->cfg, options->ordinary, out);
+    trial_bounds(&p->cfg, options, out);
     pool_make(&expected, p);
     pool_pack(&expected, p);
     bool ok = device_run(runtime, kernel, p, &options->device, pages, &out->result, err);

@@ -9,6 +9,7 @@
 typedef struct trial_options {
     device_run_options device;
     bool ordinary;    /* data whose scores and outputs are of ordinary size */
+    bool independent; /* of compare_bound */
     bool with_scheme; /* also the scheme's own loss, which takes as long again */
 } trial_options;
 
@@ -21,7 +22,7 @@ typedef struct trial {
 } trial;
 
 /* What the errors of a problem may be. */
-void trial_bounds(const config *cfg, bool ordinary, trial *out);
+void trial_bounds(const config *cfg, const trial_options *options, trial *out);
 
 /* `pages` holds the pool before the first append, and afterwards what the device made of it. False: nothing can be
    said; err has the reason. `out` is to be finished in either case. */
