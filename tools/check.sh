@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds with gcc and clang (warnings are errors) and with the address and undefined-behaviour sanitizers, runs every test in each build, compares the
-# PTX that gcc's and clang's builds make of the whole grid, and assembles it.
+# PTX that gcc's and clang's builds make of the whole grid, assembles it, and fuzzes the PTX interpreter for a moment.
 # Ends with one line: N passed, N failed. Logs are in build/check.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -89,6 +89,11 @@ same_grids() { # FOLDER FOLDER
     return 1
 }
 
+can_fuzz() {
+    echo 'int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long size) { return data && size ? 0 : -1; }' |
+        clang -x c -fsanitize=fuzzer,address,undefined -o "$logs/can_fuzz" - >"$logs/can_fuzz.log" 2>&1
+}
+
 mkdir -p "$logs"
 step build_gcc build gcc build
 step build_clang build clang build-clang
@@ -100,6 +105,7 @@ step emit_grid_gcc emit_grid build &&
     step emit_grid_clang emit_grid build-clang &&
     step same_ptx_from_gcc_and_clang same_grids build build-clang
 step assemble_grid assemble_grid build
+if can_fuzz; then step fuzz tools/fuzz.sh 20; else echo "skip  fuzz: clang here has no libFuzzer"; fi
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -174,7 +174,7 @@ static void arrive_lanes(warp *w, const instruction *i, bool expect)
     lanes32 room;
     uint32_t defined;
     const operand *number_of = &i->operand[2];
-    bool plain = number_of->kind == OPERAND_NONE;
+    bool plain = !expect && number_of->kind == OPERAND_NONE;
     warp_addresses(w, &i->operand[1], address);
     const uint32_t *value = plain ? NULL : warp_read32(w, number_of, &room, &defined);
     vector_clock clock = {{0}};

@@ -18,7 +18,7 @@ static void widen_codes(int rows, int k, mma_type type, const uint8_t *codes, in
         if (k == PANEL && type == MMA_U8) {
             for (int i = 0; i < PANEL; i++) to[i] = from[i];
         } else if (k == PANEL) {
-            for (int i = 0; i < PANEL; i++) to[i] = (int8_t)from[i];
+            for (int i = 0; i < PANEL; i++) to[i] = (int16_t)(int8_t)from[i];
         } else {
             for (int i = 0; i < PANEL; i++)
                 to[i] = i >= k ? 0 : type == MMA_U8 ? (int16_t)from[i] : (int16_t)(int8_t)from[i];

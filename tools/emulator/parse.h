@@ -133,7 +133,7 @@ int64_t parse_integer(parser *p, const char *expected);
 /* A symbol's number for an instruction of this entry. */
 int parse_use_symbol(parser *p, const declaration *d);
 void parse_declare(parser *p, token name, int scope_key, declaration d);
-uint32_t parse_align(uint32_t offset, uint32_t alignment);
+uint32_t parse_align(uint32_t offset, uint32_t alignment); /* rounded up to a multiple of a power of two */
 
 /* parse_operand.c: operands up to ; into parsed, which has room for OPERANDS_MAX of them */
 int parse_operands(parser *p, parsed_operand *parsed);

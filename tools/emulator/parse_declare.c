@@ -6,7 +6,7 @@
 
 uint32_t parse_align(uint32_t offset, uint32_t alignment)
 {
-    return (offset + alignment - 1) / alignment * alignment;
+    return (offset + alignment - 1) & ~(alignment - 1);
 }
 
 /* ---- Names ---- */

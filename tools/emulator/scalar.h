@@ -201,7 +201,7 @@ static inline bool all_defined(const warp *w, uint32_t defined)
             const T x = (T)(a)[l_], y = (T)(b)[l_];                                                                    \
             m_ |= (condition) ? lane_bits[l_] : 0;                                                                     \
         }                                                                                                              \
-        mask = m_;                                                                                                     \
+        (mask) = m_;                                                                                                   \
     } while (0)
 
 extern const uint32_t

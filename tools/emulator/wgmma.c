@@ -146,8 +146,8 @@ void exec_wgmma_mma_async(warp *w, const instruction *i)
     s->issued++;
     s->open++;
     if (p->joined == (1u << WARPS) - 1) {
-        async_op *op = async_issue(w, w->index / WARPS, run_product, sizeof p);
-        memcpy(op->payload, &p, sizeof p);
+        async_op *op = async_issue(w, w->index / WARPS, run_product, sizeof(wgmma_product *));
+        memcpy(op->payload, &p, sizeof(wgmma_product *));
         for (int k = 0; k < WARPS; k++) clock_join(&op->clock, &p->clock[k]);
     }
 }
@@ -402,7 +402,7 @@ static void define_accumulators(warp *first, const instruction *i, const fragmen
 static void run_product(machine *m, async_op *op)
 {
     wgmma_product *p;
-    memcpy(&p, op->payload, sizeof p);
+    memcpy(&p, op->payload, sizeof(wgmma_product *));
     const instruction *i = p->at;
     warp *first = first_warp(&m->warp[op->warp]);
     accessor accessors[WARPS];
