@@ -223,9 +223,10 @@ static tool_exit tell_smallest(const command *self, const report *r)
                          "and KV head",
                          r->under, name, e->output, scheme_errors_bytes(e));
     if (!r->args->json)
-        printf("smallest with an output error under %g: %s, %.2f bytes a token and KV head, error %.3e%s\n", r->under,
-               name, scheme_errors_bytes(e), e->output,
-               scheme_pair_has_kernels(&e->pair, r->in->head_dim) ? "" : "; no kernels are generated for it yet");
+        printf(
+            "smallest with an output error under %g: %s, %.2f bytes a token and KV head (%.2f stored), error %.3e%s\n",
+            r->under, name, scheme_errors_bytes(e), e->stored_bytes, e->output,
+            scheme_pair_has_kernels(&e->pair, r->in->head_dim) ? "" : "; no kernels are generated for it yet");
     return TOOL_OK;
 }
 
