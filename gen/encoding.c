@@ -1,5 +1,5 @@
 /* The tables of code widths and of number types. */
-#include "config.h"
+#include "encoding.h"
 
 #include <string.h>
 
@@ -15,6 +15,11 @@ const encoding *encoding_find(int bits)
     for (int i = 0; i < ENCODINGS; i++)
         if (encodings[i].bits == bits) return &encodings[i];
     return NULL;
+}
+
+const encoding *encoding_row(int index)
+{
+    return index >= 0 && index < ENCODINGS ? &encodings[index] : NULL;
 }
 
 static const number_row numbers[NUMBER_TYPES] = {

@@ -1,7 +1,7 @@
 /* The grammar of specs: parsing with errors that name the field, its value and what is allowed, and the canonical form.
  *
  *   spec   = target "-k" scheme "-v" scheme "-d" number "-h" number "-p" number ["-" type] ["-o" type] ["-m" type]
- *   scheme = bits ("t" | "c") number
+ *   scheme = bits way number, with the ways of grouping of scheme.c: "t" | "c" | "ts" | "cs"
  *
  * Fields are separated by '-' and come in this order; every field but the target and the type of Q begins with its
  * letter. */
@@ -38,7 +38,8 @@ static bool is_one_of(int value, const int *values, int count)
     return false;
 }
 
-/* Reads a decimal number from the head of text: no sign, no leading zero, at most six digits. False if none is there. */
+/* Reads a decimal number from the head of text: no sign, no leading zero, at most six digits. False if none is there.
+ */
 static bool take_number(field_text *text, int *out)
 {
     int digits = 0, value = 0;
@@ -64,7 +65,7 @@ static bool parse_one_of(char letter, field_text text, const char *what, const i
                     list_text(list, sizeof list, values, count));
 }
 
-/* The group is checked against the head dimension once that is known, in check_scheme. */
+/* The group is checked against the head dimension once that is known. */
 static bool parse_scheme(char letter, field_text text, scheme *out, gen_error *err)
 {
     char list[64];
@@ -78,32 +79,22 @@ static bool parse_scheme(char letter, field_text text, scheme *out, gen_error *e
     if (out->codes == NULL)
         return gen_fail(err, "spec field '%c': %d is not a number of bits this version has (%s)", letter, bits,
                         list_text(list, sizeof list, allowed_bits, COUNT(allowed_bits)));
-    if (rest.length == 0 || (rest.text[0] != 't' && rest.text[0] != 'c'))
+    int letters = 0;
+    while (letters < rest.length && rest.text[letters] >= 'a' && rest.text[letters] <= 'z') letters++;
+    if (!grouping_find(rest.text, (size_t)letters, &out->direction)) {
+        char ways[128];
         return gen_fail(err,
-                        "spec field '%c': '%.*s' lacks the direction of its groups after the bits (t token-wise, c "
-                        "channel-wise), as in %c%dt128",
-                        letter, text.length, text.text, letter, bits);
-    out->direction = rest.text[0] == 't' ? GROUP_TOKEN_WISE : GROUP_CHANNEL_WISE;
-    rest.text++;
-    rest.length--;
+                        "spec field '%c': '%.*s' lacks the direction of its groups after the bits (%s), as in "
+                        "%c%dt128",
+                        letter, text.length, text.text, grouping_list(ways, sizeof ways), letter, bits);
+    }
+    rest.text += letters;
+    rest.length -= letters;
     if (!take_number(&rest, &out->group) || rest.length != 0 || out->group == 0)
         return gen_fail(
             err,
             "spec field '%c': '%.*s' does not end with a group size, a number without leading zeros, as in %c%dt128",
             letter, text.length, text.text, letter, bits);
-    return true;
-}
-
-static bool check_scheme(char letter, const scheme *s, int head_dim, gen_error *err)
-{
-    if (s->direction != GROUP_TOKEN_WISE)
-        return gen_fail(
-            err, "spec field '%c': channel-wise groups (c%d) are not built yet; allowed with d%d is token-wise t%d",
-            letter, s->group, head_dim, head_dim);
-    if (s->group != head_dim)
-        return gen_fail(err,
-                        "spec field '%c': %d is not a token-wise group this version has with d%d (%d, the whole head)",
-                        letter, s->group, head_dim, head_dim);
     return true;
 }
 
@@ -256,18 +247,43 @@ bool config_parse(const char *spec, config *out, gen_error *err)
         return gen_fail(err, "spec field '%c' is missing at the end; it looks like %s", fields[next].letter,
                         fields[next].example);
     if (cfg.o_type == NUMBER_TYPES) cfg.o_type = cfg.q_type;
-    if (!check_scheme('k', &cfg.k, cfg.head_dim, err) || !check_scheme('v', &cfg.v, cfg.head_dim, err)) return false;
+    if (!scheme_check_kernels('k', &cfg.k, cfg.head_dim, err) || !scheme_check_kernels('v', &cfg.v, cfg.head_dim, err))
+        return false;
     *out = cfg;
     return true;
 }
 
 void config_format(const config *cfg, char *text)
 {
-    static const char direction[GROUP_DIRECTIONS] = {[GROUP_TOKEN_WISE] = 't', [GROUP_CHANNEL_WISE] = 'c'};
+    char k[SCHEME_TEXT_MAX], v[SCHEME_TEXT_MAX];
     bool q = cfg->q_type != NUMBER_BF16, o = cfg->o_type != cfg->q_type, m = cfg->m_type != NUMBER_F16;
-    snprintf(text, CONFIG_SPEC_MAX, "%s-k%d%c%d-v%d%c%d-d%d-h%d-p%d%s%s%s%s%s%s", cfg->target->name, cfg->k.codes->bits,
-             direction[cfg->k.direction], cfg->k.group, cfg->v.codes->bits, direction[cfg->v.direction], cfg->v.group,
-             cfg->head_dim, cfg->heads, cfg->page_tokens, q ? "-" : "", q ? number_info(cfg->q_type)->name : "",
-             o ? "-o" : "", o ? number_info(cfg->o_type)->name : "", m ? "-m" : "",
-             m ? number_info(cfg->m_type)->name : "");
+    snprintf(text, CONFIG_SPEC_MAX, "%s-%s-%s-d%d-h%d-p%d%s%s%s%s%s%s", cfg->target->name,
+             scheme_format('k', &cfg->k, k), scheme_format('v', &cfg->v, v), cfg->head_dim, cfg->heads,
+             cfg->page_tokens, q ? "-" : "", q ? number_info(cfg->q_type)->name : "", o ? "-o" : "",
+             o ? number_info(cfg->o_type)->name : "", m ? "-m" : "", m ? number_info(cfg->m_type)->name : "");
+}
+
+bool scheme_pair_parse(const char *text, int head_dim, scheme_pair *out, gen_error *err)
+{
+    static const number_type m_types[] = {NUMBER_F16, NUMBER_BF16};
+    static const char example[] = "k2c64-v2t128 or k2c64-v2t128-mbf16";
+    const char *rest = text;
+    scheme_pair pair = {.m_type = NUMBER_F16};
+    for (int i = 0; i < 3 && rest != NULL; i++) {
+        static const char letters[] = {'k', 'v', 'm'};
+        field_text token = next_token(&rest), value = {token.text + 1, token.length - 1};
+        if (token.length == 0 || token.text[0] != letters[i])
+            return gen_fail(err, "scheme '%.64s': field '%c' is missing before '%.*s'; it looks like %s", text,
+                            letters[i], token.length > 64 ? 64 : token.length, token.text, example);
+        bool ok = i == 0   ? parse_scheme('k', value, &pair.k, err)
+                  : i == 1 ? parse_scheme('v', value, &pair.v, err)
+                           : parse_type('m', value, m_types, COUNT(m_types), &pair.m_type, err);
+        if (!ok) return false;
+        if (i == 0 && rest == NULL)
+            return gen_fail(err, "scheme '%.64s': field 'v' is missing at the end; it looks like %s", text, example);
+    }
+    if (rest != NULL) return gen_fail(err, "scheme '%.64s' has a field after 'm'; it looks like %s", text, example);
+    if (!scheme_check('k', &pair.k, head_dim, err) || !scheme_check('v', &pair.v, head_dim, err)) return false;
+    *out = pair;
+    return true;
 }

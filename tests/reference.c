@@ -96,6 +96,20 @@ static float clean(number_type m_type, float x)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
+/* code = (x - minimum) / scale, clamped, rounded to nearest even. A scale below 2^-100 counts as 0: all codes are 0,
+ * and false is returned. */
+static bool encode(number_type m_type, int bits, const float *x, int count, float scale, float minimum, uint8_t *codes)
+{
+    float levels = (float)((1 << bits) - 1);
+    memset(codes, 0, (size_t)count);
+    if (scale < ldexpf(1.0f, -100)) return false;
+    for (int i = 0; i < count; i++) {
+        float difference = clean(m_type, x[i]) - minimum, code = difference / scale;
+        codes[i] = (uint8_t)rintf(code < 0 ? 0 : code > levels ? levels : code);
+    }
+    return true;
+}
+
 uint32_t reference_quantise(number_type m_type, int bits, const float *x, int count, uint8_t *codes)
 {
     float levels = (float)((1 << bits) - 1), smallest = clean(m_type, x[0]), largest = smallest;
@@ -108,14 +122,7 @@ uint32_t reference_quantise(number_type m_type, int bits, const float *x, int co
     float range = largest - smallest;
     uint16_t minimum_bits = reference_narrow(m_type, smallest), scale_bits = reference_narrow(m_type, range / levels);
     float minimum = reference_widen(m_type, minimum_bits), scale = reference_widen(m_type, scale_bits);
-    if (scale < ldexpf(1.0f, -100)) {
-        memset(codes, 0, (size_t)count);
-        return minimum_bits;
-    }
-    for (int i = 0; i < count; i++) {
-        float difference = clean(m_type, x[i]) - minimum, code = difference / scale;
-        codes[i] = (uint8_t)rintf(code < 0 ? 0 : code > levels ? levels : code);
-    }
+    if (!encode(m_type, bits, x, count, scale, minimum, codes)) return minimum_bits;
     return (uint32_t)scale_bits << 16 | minimum_bits;
 }
 
@@ -123,6 +130,20 @@ float reference_dequantise(number_type m_type, uint32_t metadata, int code)
 {
     float scaled = reference_widen(m_type, (uint16_t)(metadata >> 16)) * (float)code; /* exact: 11 bits times 4 bits */
     return scaled + reference_widen(m_type, (uint16_t)metadata);
+}
+
+uint32_t reference_quantise_symmetric(number_type m_type, int bits, const float *x, int count, uint8_t *codes)
+{
+    float levels = (float)((1 << bits) - 1), largest = 0;
+    for (int i = 0; i < count; i++) largest = fmaxf(largest, fabsf(clean(m_type, x[i])));
+    uint16_t scale_bits = reference_narrow(m_type, 2 * largest / levels);
+    float scale = reference_widen(m_type, scale_bits);
+    return encode(m_type, bits, x, count, scale, -scale * levels / 2, codes) ? (uint32_t)scale_bits << 16 : 0;
+}
+
+float reference_dequantise_symmetric(number_type m_type, int bits, uint32_t metadata, int code)
+{
+    return reference_widen(m_type, (uint16_t)(metadata >> 16)) * ((float)code - (float)((1 << bits) - 1) / 2);
 }
 
 /* ---- Pages ---- */

@@ -38,6 +38,11 @@ enum { REFERENCE_HEAD_DIM_MAX = 256 };
 uint32_t reference_quantise(number_type m_type, int bits, const float *x, int count, uint8_t *codes);
 float reference_dequantise(number_type m_type, uint32_t metadata, int code); /* in float32, rounded once */
 
+/* The same for a group whose minimum is not stored but is -scale * (2^bits - 1) / 2: scale = 2 * largest magnitude /
+   (2^bits - 1), never negative; the low half of the metadata word is 0. Dequantised values are exact in float32. */
+uint32_t reference_quantise_symmetric(number_type m_type, int bits, const float *x, int count, uint8_t *codes);
+float reference_dequantise_symmetric(number_type m_type, int bits, uint32_t metadata, int code);
+
 /* ---- Pages on the host ---- */
 
 typedef enum reference_side { REFERENCE_K, REFERENCE_V } reference_side;

@@ -28,7 +28,7 @@ static bool has_gpu(void)
 static void every_subcommand_has_help_with_an_example_and_exit_codes(void **state)
 {
     (void)state;
-    static const char *const names[] = {"list", "emit", "inspect", "run", "check", "bench", "doctor"};
+    static const char *const names[] = {"list", "emit", "inspect", "run", "check", "bench", "accuracy", "doctor"};
     assert_int_equal(run("--help"), OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_contains(out, names[i]);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

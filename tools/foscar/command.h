@@ -29,8 +29,14 @@ typedef enum option_kind {
     OPTION_FLAG,   /* bool */
     OPTION_NUMBER, /* int64_t within minimum .. maximum */
     OPTION_TEXT,   /* const char *, points into argv */
+    OPTION_WORDS,  /* option_words: all words up to the next option, of every time it is given */
     OPTION_CHOICE  /* int, index of the word among those of `value`, which '|' separates */
 } option_kind;
+
+typedef struct option_words {
+    const char **words; /* point into argv; the array is the caller's to free, also after a mistake */
+    int count;
+} option_words;
 
 typedef struct option {
     const char *name;  /* "--output" */
@@ -52,7 +58,7 @@ typedef struct command {
 } command;
 
 extern const command command_list, command_emit, command_inspect, command_run, command_check, command_bench,
-    command_doctor;
+    command_accuracy, command_doctor;
 
 /* Prints the help of one subcommand. */
 void command_help(const command *c, FILE *out);

@@ -51,10 +51,9 @@ static int collect_lines(list_line *lines)
 
 static void print_scheme(const scheme *s)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%d-bit %s %d", s->codes->bits, s->direction == GROUP_TOKEN_WISE ? "token" : "channel",
-             s->group);
-    printf("%-17s", text);
+    char text[48];
+    snprintf(text, sizeof text, "%d-bit %s %d", s->codes->bits, grouping_info(s->direction)->name, s->group);
+    printf("%-22s", text);
 }
 
 /* Numbers, or the names of number types, with commas, in a column. */
@@ -72,7 +71,7 @@ static void print_table(void)
 {
     list_line *lines = tool_allocate((size_t)registry_size() * sizeof *lines);
     int count = collect_lines(lines);
-    printf("%-8s%-17s%-17s%-5s%-29s%-12s%-10s%s\n", "target", "K", "V", "d", "query heads per KV head", "page", "Q",
+    printf("%-8s%-22s%-22s%-5s%-29s%-12s%-10s%s\n", "target", "K", "V", "d", "query heads per KV head", "page", "Q",
            "out");
     for (int i = 0; i < count; i++) {
         const config *cfg = &lines[i].first;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-static const command *const commands[] = {&command_list,  &command_emit,  &command_inspect, &command_run,
-                                          &command_check, &command_bench, &command_doctor};
+static const command *const commands[] = {&command_list,  &command_emit,  &command_inspect,  &command_run,
+                                          &command_check, &command_bench, &command_accuracy, &command_doctor};
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

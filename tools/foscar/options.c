@@ -115,6 +115,15 @@ static bool set_choice(const command *c, const option *o, const char *text, int 
     return false;
 }
 
+static void add_word(option_words *list, const char *text)
+{
+    const char **words = tool_allocate((size_t)(list->count + 1) * sizeof *words);
+    for (int i = 0; i < list->count; i++) words[i] = list->words[i];
+    words[list->count++] = text;
+    free((void *)list->words);
+    list->words = words;
+}
+
 static bool set_option(const command *c, const option *o, const char *text, void *arguments)
 {
     char *at = (char *)arguments + o->offset;
@@ -129,6 +138,9 @@ static bool set_option(const command *c, const option *o, const char *text, void
         return true;
     case OPTION_CHOICE:
         return set_choice(c, o, text, (int *)(void *)at);
+    case OPTION_WORDS:
+        add_word((option_words *)(void *)at, text);
+        return true;
     }
     return false;
 }
@@ -167,6 +179,8 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
             return false;
         }
         if (!set_option(c, o, text, arguments)) return false;
+        while (o->kind == OPTION_WORDS && equals == NULL && i + 1 < argc && argv[i + 1][0] != '-')
+            set_option(c, o, argv[++i], arguments);
     }
     if (*operands >= c->least && (c->most < 0 || *operands <= c->most)) return true;
     tool_fail(c, TOOL_USAGE, "usage: foscar %s %s", c->name, c->arguments);

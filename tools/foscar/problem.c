@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "input.h"
 #include "parallel.h"
 #include "random.h"
-#include "safetensors.h"
 
 static size_t q_row(const problem *p) /* numbers of one sequence */
 {
@@ -79,72 +79,36 @@ void problem_random(problem *out, const config *cfg, reference_data kind, int ba
 
 /* ---- Data of a file ---- */
 
-typedef struct input {
-    tensor q, lengths, k, v;
-} input;
-
-static bool find_tensors(const safetensors *file, input *in, gen_error *err)
+static bool check_spec(const input *in, const config *cfg, gen_error *err)
 {
-    static const char numbers[] = "BF16 F16 F32";
-    return safetensors_find(file, "q", 3, numbers, &in->q, err) &&
-           safetensors_find(file, "lengths", 1, "I32", &in->lengths, err) &&
-           safetensors_find(file, "k", 3, numbers, &in->k, err) && safetensors_find(file, "v", 3, numbers, &in->v, err);
-}
-
-static bool check_shapes(const input *in, const config *cfg, gen_error *err)
-{
-    int64_t batch = in->q.shape[0], heads = in->q.shape[1], dim = in->q.shape[2], tokens = in->k.shape[0],
-            kv_heads = in->k.shape[1];
-    if (memcmp(in->k.shape, in->v.shape, sizeof in->k.shape) != 0 || in->k.shape[2] != dim)
-        return gen_fail(err, "the shapes of tensors 'k' and 'v' differ, or their last dimension is not that of 'q'");
-    if (in->lengths.shape[0] != batch || batch > 65535 || kv_heads > 65535 || heads % kv_heads != 0)
-        return gen_fail(
-            err, "tensor 'lengths' must have one entry a row of 'q', and the heads of 'k' must divide those of 'q'");
-    if (dim != cfg->head_dim || heads / kv_heads != cfg->heads)
-        return gen_fail(
-            err,
-            "the file has %lld query heads over %lld KV heads of %lld channels; that takes a spec with d%lld and h%lld",
-            (long long)heads, (long long)kv_heads, (long long)dim, (long long)dim, (long long)(heads / kv_heads));
-    for (int64_t b = 0; b < batch; b++) {
-        int32_t length;
-        memcpy(&length, (const char *)in->lengths.data + b * 4, sizeof length);
-        if (length < 0 || length > tokens)
-            return gen_fail(err, "tensor 'lengths': entry %lld is %d, outside 0 .. %lld, the tokens of 'k'",
-                            (long long)b, (int)length, (long long)tokens);
-    }
-    return true;
+    int group = in->heads / in->kv_heads;
+    if (in->head_dim == cfg->head_dim && group == cfg->heads) return true;
+    return gen_fail(err,
+                    "the file has %d query heads over %d KV heads of %d channels; that takes a spec with d%d and h%d",
+                    in->heads, in->kv_heads, in->head_dim, in->head_dim, group);
 }
 
 /* Any number type of a file into Q's type. */
 static void convert(const config *cfg, const tensor *t, uint16_t *out)
 {
-    number_type type = strcmp(t->type, "F32") == 0   ? NUMBER_F32
-                       : strcmp(t->type, "F16") == 0 ? NUMBER_F16
-                                                     : NUMBER_BF16;
-    size_t bytes = (size_t)number_info(type)->bytes, count = (size_t)t->elements;
-    if (type == cfg->q_type) {
-        memcpy(out, t->data, count * bytes);
+    size_t count = (size_t)t->elements;
+    if (input_type(t) == cfg->q_type) {
+        memcpy(out, t->data, count * sizeof *out);
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        float aligned, x;
-        memcpy(&aligned, (const char *)t->data + i * bytes, bytes);
-        reference_read(type, &aligned, 1, &x);
+        float x;
+        input_floats(t, i, 1, &x);
         out[i] = reference_narrow(cfg->q_type, x);
     }
 }
 
-static void take_input(problem *out, const config *cfg, const input *in, const char *scale, bool csr, uint64_t seed)
+static void take_input(problem *out, const config *cfg, const input *in, bool csr, uint64_t seed)
 {
-    int32_t tokens = (int32_t)in->k.shape[0];
-    int batch = (int)in->q.shape[0];
-    *out = (problem){.cfg = *cfg, .batch = batch, .kv_heads = (int)in->k.shape[1], .shared = true};
-    out->scale = scale != NULL && atof(scale) > 0 ? atof(scale) : 1 / sqrt(cfg->head_dim);
-    int32_t *lengths = tool_allocate((size_t)batch * sizeof *lengths);
-    memcpy(lengths, in->lengths.data, (size_t)batch * sizeof *lengths);
+    int32_t tokens = in->tokens;
+    *out = (problem){.cfg = *cfg, .batch = in->batch, .kv_heads = in->kv_heads, .shared = true, .scale = in->scale};
     paging_make(&out->streams, 1, &tokens, cfg->page_tokens, csr, 0, seed);
-    paging_share(&out->sequences, &out->streams, batch, lengths, csr);
-    free(lengths);
+    paging_share(&out->sequences, &out->streams, in->batch, in->lengths, csr);
     allocate(out);
     convert(cfg, &in->q, out->q);
     convert(cfg, &in->k, out->k);
@@ -153,13 +117,12 @@ static void take_input(problem *out, const config *cfg, const input *in, const c
 
 bool problem_read(problem *out, const config *cfg, const char *path, bool csr, uint64_t seed, gen_error *err)
 {
-    safetensors file;
     input in;
     memset(out, 0, sizeof *out);
-    if (!safetensors_open(path, &file, err)) return false;
-    bool ok = find_tensors(&file, &in, err) && check_shapes(&in, cfg, err);
-    if (ok) take_input(out, cfg, &in, safetensors_metadata(&file, "scale"), csr, seed);
-    safetensors_close(&file);
+    if (!input_open(path, &in, err)) return false;
+    bool ok = check_spec(&in, cfg, err);
+    if (ok) take_input(out, cfg, &in, csr, seed);
+    input_close(&in);
     return ok;
 }
 

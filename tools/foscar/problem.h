@@ -24,8 +24,8 @@ typedef struct problem {
 void problem_random(problem *out, const config *cfg, reference_data kind, int batch, const int32_t *lengths,
                     int kv_heads, bool csr, uint64_t seed);
 
-/* A safetensors file: q [B, heads, d], lengths [B] int32, k and v [T, kv_heads, d]; all sequences share the pages of
-   one token stream. On failure *out is zeroed; err names the tensor, or the spec that would fit. */
+/* The tensors of a file (input.h); all sequences share the pages of one token stream. On failure *out is zeroed; err
+ * names the tensor, or the spec that would fit. */
 bool problem_read(problem *out, const config *cfg, const char *path, bool csr, uint64_t seed, gen_error *err);
 
 void problem_finish(problem *p); /* a zeroed struct is fine */
