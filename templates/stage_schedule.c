@@ -52,7 +52,8 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
 
     ptx_value batch = ptx_mov_b32(b, first), at = ptx_sub(b, start, before);
     ptx_label_place(b, walk);
-    ptx_value length = load_length(d, batch), item_blocks = ptx_mul_lo(b, blocks_of(b, length), decode_param_value(d, DECODE_PARAM_kv_heads));
+    ptx_value length = load_length(d, batch), heads = decode_param_value(d, DECODE_PARAM_kv_heads);
+    ptx_value item_blocks = ptx_mul_lo(b, blocks_of(b, length), heads);
     ptx_value here = ptx_setp_lt(b, at, item_blocks);
     ptx_guard(b, here);
     ptx_bra(b, found);
@@ -71,7 +72,8 @@ static void find_start(decode *d, int consumer, ptx_value first, ptx_value end, 
 static void prefetch_lines(decode *d, ptx_value base, ptx_value bytes)
 {
     ptx_builder *b = d->b;
-    ptx_value line = ptx_mad_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_NCTAID_X)), d->tid, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)));
+    ptx_value block = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_CTAID_X)), blocks = ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_NCTAID_X));
+    ptx_value line = ptx_mad_lo(b, blocks, d->tid, block);
     ptx_value wanted = ptx_setp_lt(b, ptx_shl(b, line, ptx_imm(7)), bytes);
     wanted = ptx_and_pred(b, wanted, ptx_setp_lt(b, d->tid, ptx_imm(32)));
     ptx_value address = ptx_mad_wide_u32(b, line, ptx_imm(128), base);
@@ -87,7 +89,8 @@ static void prefetch(decode *d)
     ptx_value batch = decode_param_value(d, DECODE_PARAM_batch), heads = decode_param_value(d, DECODE_PARAM_kv_heads);
     ptx_value table = ptx_shl(b, ptx_mul_lo(b, decode_param_value(d, DECODE_PARAM_table_stride), batch), ptx_imm(2));
     ptx_value csr = ptx_setp_ne_b64(b, decode_param_value(d, DECODE_PARAM_page_indptr), ptx_imm(0));
-    prefetch_lines(d, decode_param_value(d, DECODE_PARAM_page_table), ptx_selp_b32(b, ptx_imm(0), table, csr));
+    table = ptx_selp_b32(b, ptx_imm(0), table, csr);
+    prefetch_lines(d, decode_param_value(d, DECODE_PARAM_page_table), table);
     ptx_value rows = ptx_mul_lo(b, ptx_mul_lo(b, heads, batch), ptx_imm(cfg->heads * cfg->head_dim * number_info(cfg->q_type)->bytes));
     prefetch_lines(d, decode_param_value(d, DECODE_PARAM_q), rows);
 }
