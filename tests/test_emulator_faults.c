@@ -164,7 +164,7 @@ static void expand(const char *template, const char *line, char *out, size_t siz
         char word[LINE_MAX_BYTES] = {*c};
         if (*c == '$' && *++c == '=')
             snprintf(word, sizeof word, "%s", line);
-        else if (c[-1] == '$' && c > template)
+        else if (c > template && c[-1] == '$')
             find_register(line, *c, word, sizeof word);
         used += (size_t)snprintf(out + used, size - used, "%s", word);
         assert_true(used < size);

@@ -45,7 +45,7 @@ static void compare_with_lines(const emulator_module *m, const char *text)
         if (*at == '{') body = true;
         if (body && strncmp(at, "    // ", 7) == 0) {
             region = at + 7;
-            region_length = strcspn(region, "\n");
+            region_length = (size_t)(strchr(at, '\n') - region);
         }
         const char *mnemonic = body ? line_mnemonic(at, &length) : NULL;
         if (!mnemonic) continue;

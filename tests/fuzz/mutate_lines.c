@@ -1,5 +1,5 @@
 /* Changes a PTX text by lines: statements are repeated, removed, guarded or given other numbers, so that it stays a
- * module more often than after changes of single bytes. Called by libFuzzer; half of the time it leaves the work to
+ * module more often than after changes of single bytes. Called by libFuzzer; now and then it leaves the work to
  * libFuzzer's own mutations. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static size_t change_number(uint8_t *data, size_t size, span line, uint32_t *sta
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
 {
     uint32_t state = seed * 2654435761u + 1;
-    if (size == 0 || draw(&state, 2) == 0) return LLVMFuzzerMutate(data, size, max_size);
+    if (size == 0 || draw(&state, 4) == 0) return LLVMFuzzerMutate(data, size, max_size);
     size_t before = size;
     for (uint32_t changes = 1 + draw(&state, 3); changes > 0 && size > 0; changes--) {
         span one = random_line(data, size, &state), other = random_line(data, size, &state);
