@@ -15,7 +15,7 @@
 
 #define SPEC "sm_90a-k2t128-v2t128-d128-h8-p64"
 
-enum { EDITS_MAX = 2, KINDS_MAX = 6, ALL_LINES = -1, WRONG_RESULT = EMULATOR_FAULT_COUNT };
+enum { EDITS_MAX = 2, KINDS_MAX = 6, ALL_LINES = -1 };
 
 /* Whose instructions a line belongs to: what precedes setmaxnreg is everybody's. */
 typedef enum role { ANYBODY, CONSUMER, PRODUCER } role;
@@ -30,12 +30,12 @@ typedef struct edit {
     const char *from, *to;
 } edit;
 
-/* A bug: what is edited, the kinds of fault that tell of it (WRONG_RESULT: the output is wrong), ended by EMULATOR_OK,
-   and what the reported line contains; several parts are separated by '|'. */
+/* A bug: what is edited, the kinds of fault that tell of it, ended by EMULATOR_OK, and what the reported line
+   contains; several parts are separated by '|'. */
 typedef struct bug {
     const char *name;
     edit edits[EDITS_MAX];
-    int kinds[KINDS_MAX];
+    emulator_fault kinds[KINDS_MAX];
     const char *line;
 } bug;
 
@@ -90,15 +90,13 @@ static const bug bugs[] = {
      {{CONSUMER, "wgmma.fence", ALL_LINES, NULL, NULL}}, {EMULATOR_WGMMA_ORDER}, "wgmma.mma_async"},
     {"an operand of wgmma rewritten at once",
      {{CONSUMER, "wgmma.mma_async", 0, NULL, "$=\nmov.b32 $A, 0;"}}, {EMULATOR_WGMMA_REGISTERS}, "mov.b32"},
+    /* P' has 16 bytes between its slabs that nobody writes: who takes them for limbs gets an output that was never computed */
     {"another leading-dimension offset",
-     {{CONSUMER, "mov.b64 %l", 0, NULL, "add.s32 $2, $2, 524288;\n$="}},
-     {WRONG_RESULT, EMULATOR_UNDEFINED, EMULATOR_DESCRIPTOR, EMULATOR_RACE, EMULATOR_PROXY}, "wgmma.mma_async"},
+     {{CONSUMER, "mov.b64 %l", 4, NULL, "sub.s32 $2, $2, 65536;\n$="}}, {EMULATOR_UNDEFINED}, "st.global"},
     {"another stride-dimension offset",
-     {{CONSUMER, "mov.b64 %l", 0, NULL, "add.s32 $L, $L, 8;\n$="}},
-     {WRONG_RESULT, EMULATOR_UNDEFINED, EMULATOR_DESCRIPTOR, EMULATOR_RACE, EMULATOR_PROXY}, "wgmma.mma_async"},
+     {{CONSUMER, "mov.b64 %l", 4, NULL, "add.s32 $L, $L, 1;\n$="}}, {EMULATOR_UNDEFINED}, "st.global"},
     {"another start address of a matrix",
-     {{CONSUMER, "mov.b64 %l", 0, NULL, "add.s32 $2, $2, 1;\n$="}},
-     {WRONG_RESULT, EMULATOR_UNDEFINED, EMULATOR_DESCRIPTOR, EMULATOR_RACE, EMULATOR_PROXY}, "wgmma.mma_async"},
+     {{CONSUMER, "mov.b64 %l", 4, NULL, "add.s32 $2, $2, 1;\n$="}}, {EMULATOR_UNDEFINED}, "st.global"},
     {"a misaligned destination of a copy",
      {{PRODUCER, "cp.async.bulk", 0, "[$2]", "[$2+8]"}}, {EMULATOR_ALIGNMENT}, "cp.async.bulk"},
     {"a misaligned size of a copy",
@@ -238,9 +236,8 @@ static bool contains_one_of(const char *line, const char *parts)
 
 static bool is_expected(const bug *b, decode_outcome outcome, const emulator_error *error)
 {
-    int kind = outcome == DECODE_WRONG ? WRONG_RESULT : (int)error->fault;
     for (int i = 0; i < KINDS_MAX && b->kinds[i] != EMULATOR_OK; i++)
-        if (b->kinds[i] == kind) return true;
+        if (outcome == DECODE_FAULT && b->kinds[i] == error->fault) return true;
     return false;
 }
 
