@@ -122,27 +122,6 @@ typedef struct operands {
     uint32_t instruction_descriptor;
 } operands;
 
-static uint16_t random_code(mma_type type)
-{
-    switch (type) {
-    case MMA_F16:
-        return (uint16_t)((random_bits() & 0x83ff) | (13 + random_bits() % 4) << 10);
-    case MMA_BF16:
-        return (uint16_t)((random_bits() & 0x807f) | (125 + random_bits() % 4) << 7);
-    case MMA_E4M3:
-        return (uint16_t)(random_bits() % 0x7f | (random_bits() & 0x80));
-    case MMA_E5M2:
-        return (uint16_t)((random_bits() & 0x83) | (12 + random_bits() % 6) << 2);
-    case MMA_E2M3:
-    case MMA_E3M2:
-        return (uint16_t)(random_bits() & 0x3f);
-    case MMA_E2M1:
-        return (uint16_t)(random_bits() & 0xf);
-    default:
-        return (uint16_t)(random_bits() & 0xff);
-    }
-}
-
 /* Writes element x of a row of 32 bytes: 4 and 6 bits are packed into the low end of 16 bytes for 16 elements, or
  * densely. */
 static void put(uint8_t row[32], const product *p, mma_type type, int x, uint16_t code)

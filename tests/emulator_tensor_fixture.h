@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "emulator.h"
+#include "tensor.h"
 
 enum { TEXT_MAX = 1 << 16, PARAMETERS_MAX = 8 };
 
@@ -108,6 +108,28 @@ static inline uint32_t random_bits(void)
 {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(random_state >> 33);
+}
+
+/* A number of a type in its bits; floats are finite and of a few neighbouring magnitudes. */
+static inline uint16_t random_code(mma_type type)
+{
+    switch (type) {
+    case MMA_F16:
+        return (uint16_t)((random_bits() & 0x83ff) | (13 + random_bits() % 4) << 10);
+    case MMA_BF16:
+        return (uint16_t)((random_bits() & 0x807f) | (125 + random_bits() % 4) << 7);
+    case MMA_E4M3:
+        return (uint16_t)(random_bits() % 0x7f | (random_bits() & 0x80));
+    case MMA_E5M2:
+        return (uint16_t)((random_bits() & 0x83) | (12 + random_bits() % 6) << 2);
+    case MMA_E2M3:
+    case MMA_E3M2:
+        return (uint16_t)(random_bits() & 0x3f);
+    case MMA_E2M1:
+        return (uint16_t)(random_bits() & 0xf);
+    default:
+        return (uint16_t)(random_bits() & 0xff);
+    }
 }
 
 static inline int start_random(void **unused)

@@ -77,22 +77,6 @@ typedef struct operands {
     uint64_t a_descriptor, b_descriptor;
 } operands;
 
-static uint16_t random_code(mma_type type)
-{
-    switch (type) {
-    case MMA_F16:
-        return (uint16_t)((random_bits() & 0x83ff) | (13 + random_bits() % 4) << 10);
-    case MMA_BF16:
-        return (uint16_t)((random_bits() & 0x807f) | (125 + random_bits() % 4) << 7);
-    case MMA_E4M3:
-        return (uint16_t)(random_bits() % 0x7f | (random_bits() & 0x80));
-    case MMA_E5M2:
-        return (uint16_t)((random_bits() & 0x83) | (12 + random_bits() % 6) << 2);
-    default:
-        return (uint16_t)(random_bits() & 0xff);
-    }
-}
-
 /* Byte `byte` of line `line`, K-major: rows of 8 lines, as each layout is usually written. */
 static size_t k_major(layout l, int line, int byte)
 {

@@ -237,7 +237,6 @@ CUresult launch_run(emulated_state *s, const launch_record *launch)
         .instruction_budget = s->execution.instruction_budget,
         .fast = s->execution.fast,
         .judge = s->execution.judge,
-        .overlaps_previous = launch->overlaps_previous,
     };
     emulator_error *error = calloc(1, sizeof *error);
     if (error == NULL) return EMULATED_CUDA_ERROR_OUT_OF_MEMORY;
@@ -265,11 +264,10 @@ static CUresult read_config(const CUlaunchConfig *config, CUfunction function, l
         launch->block[i] = config->block[i];
         if (config->grid[i] == 0 || config->block[i] == 0) return EMULATED_CUDA_ERROR_INVALID_VALUE;
     }
-    for (unsigned int i = 0; i < config->attribute_count; i++) {
+    /* launches run one after the other, so whether one overlaps the last changes nothing */
+    for (unsigned int i = 0; i < config->attribute_count; i++)
         if (config->attributes[i].id != DRIVER_CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             return EMULATED_CUDA_ERROR_INVALID_VALUE;
-        launch->overlaps_previous = config->attributes[i].value.programmatic_stream_serialization != 0;
-    }
     launch->function = function;
     launch->shared_bytes = config->shared_bytes;
     return EMULATED_CUDA_SUCCESS;

@@ -55,7 +55,6 @@ typedef struct launch_record {
     CUfunction function;
     CUcontext context;
     uint32_t grid[3], block[3], shared_bytes;
-    bool overlaps_previous;
     void **parameters; /* of a captured launch: one block that also holds the values, freed with the graph */
 } launch_record;
 

@@ -114,7 +114,6 @@ typedef struct emulator_launch_config {
     uint64_t instruction_budget; /* warp instructions of a block; 0: a default that no correct kernel reaches */
     bool fast;                 /* float matrix products summed in float32 instead of as the hardware does */
     bool judge;                /* ordering judged; without, only executed (about twice as fast) */
-    bool overlaps_previous;    /* launched with programmatic stream serialization: griddepcontrol.wait has a meaning */
 } emulator_launch_config;
 
 /* Dynamic counts: emulator_counts.executed[i] is how many warps executed instruction i of the entry; see emulator_module_* below. */
