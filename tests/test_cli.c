@@ -69,7 +69,7 @@ static void wrong_usage_exits_with_2_and_writes_nothing(void **state)
         {"run " SPEC " --data pink", "'pink' is none of random|outlier|large|sink"},
         {"run " SPEC " --context soon", "option --context: 'soon'"},
         {"run " SPEC " --context ragged:-1", "option --context: 'ragged:-1'"},
-        {"run " SPEC " --input /nowhere/x", "cannot open /nowhere/x"},
+        {"run " SPEC " --input /nowhere/x", "cannot read /nowhere/x"},
         {"run " SPEC " --input " INPUT, "takes a spec with d64 and h3"},
         {"bench " SPEC "-", "empty field"},
         {"bench --batch 3", "--batch and --context go together"},

@@ -178,7 +178,7 @@ static void wrong_names_and_options_exit_with_2(void **state)
         {"", "usage: foscar accuracy FILE.safetensors"},
         {LAYER("00") " " LAYER("09"), "usage: foscar accuracy FILE.safetensors"},
         {"--scheme k2t64-v2t64 " LAYER("00"), "usage: foscar accuracy FILE.safetensors"},
-        {"/nowhere/x", "cannot open /nowhere/x"},
+        {"/nowhere/x", "cannot read /nowhere/x"},
         {"tests/data/text.txt", "is no safetensors file"},
         {LAYER("00") " --scheme", "option --scheme needs a value"},
         {LAYER("00") " --scheme k2t128-v2t64", "--scheme: scheme field 'k': 128 is not a token-wise group"},

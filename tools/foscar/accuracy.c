@@ -271,9 +271,12 @@ static tool_exit run_parsed(const command *self, const accuracy_arguments *args,
     double under = args->under != NULL ? strtod(args->under, &end) : 0;
     if (args->under != NULL && (end == args->under || *end != '\0' || !isfinite(under) || under <= 0))
         return tool_fail(self, TOOL_USAGE, "option --under: '%s' is not a positive number, such as 0.1", args->under);
-    if (!input_open(path, &in, &err)) return tool_fail(self, TOOL_USAGE, "%s", err.message);
+    if (!input_open(path, &in, &err))
+        return tool_fail_with(self, TOOL_USAGE, tool_file_details(path), "%s", err.message);
     report r = {.args = args, .path = path, .in = &in, .under = under};
-    tool_exit code = check_input(&in, &err) ? measure(self, &r) : tool_fail(self, TOOL_USAGE, "%s", err.message);
+    tool_exit code = check_input(&in, &err)
+                         ? measure(self, &r)
+                         : tool_fail_with(self, TOOL_USAGE, tool_file_details(path), "%s", err.message);
     input_close(&in);
     return code;
 }

@@ -282,18 +282,21 @@ static bool names_a_file(const char *operand)
 static char *read_text(const command *self, const char *path, size_t *length)
 {
     enum { TEXT_BYTES_MAX = 1 << 26 };
-    FILE *file = fopen(path, "rb");
-    long bytes = -1;
-    if (file != NULL && fseek(file, 0, SEEK_END) == 0) bytes = ftell(file);
-    if (bytes < 0 || bytes > TEXT_BYTES_MAX || fseek(file, 0, SEEK_SET) != 0) {
-        if (file != NULL) fclose(file);
-        tool_fail(self, TOOL_USAGE, "cannot read %s", path);
-        return NULL;
-    }
-    char *text = tool_allocate((size_t)bytes + 1);
-    *length = fread(text, 1, (size_t)bytes, file);
-    fclose(file);
+    gen_error err;
+    char *text = tool_read_file(path, TEXT_BYTES_MAX, length, &err);
+    if (text == NULL) tool_fail_with(self, TOOL_USAGE, tool_file_details(path), "%s", err.message);
     return text;
+}
+
+/* A text that the interpreter refuses is one finding, and has no runs. */
+static tool_exit report_refused(const session *s, const emulated_fault *fault)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "checked", s->operand);
+    cJSON_AddItemToObject(json, "spec", s->spec[0] != '\0' ? cJSON_CreateString(s->spec) : cJSON_CreateNull());
+    cJSON_AddNumberToObject(json, "findings", 1);
+    tool_print_json(json);
+    return interpreter_report(s->self, s->text != NULL ? s->operand : NULL, fault);
 }
 
 /* Without a spec nothing is known of parameters and launch, so the text is only read. */
@@ -303,7 +306,7 @@ static tool_exit check_statically(const session *s)
     emulator_module *module = emulator_module_parse(s->text, s->length, s->operand, &fault->error);
     tool_exit code = TOOL_OK;
     if (module == NULL)
-        code = interpreter_report(s->self, fault);
+        code = report_refused(s, fault);
     else if (s->args->json) {
         cJSON *json = cJSON_CreateObject();
         cJSON_AddStringToObject(json, "checked", s->operand);
@@ -331,15 +334,15 @@ static tool_exit check_entry(const session *s)
 {
     emulated_fault *fault = tool_allocate(sizeof *fault);
     emulator_module *module = emulator_module_parse(s->text, s->length, s->operand, &fault->error);
-    tool_exit code = module != NULL ? TOOL_OK : interpreter_report(s->self, fault);
+    tool_exit code = module != NULL ? TOOL_OK : report_refused(s, fault);
     if (module != NULL) {
         emulator_entry_info info = {.parameters = 0};
         int entry = emulator_module_find_entry(module, "foscar_decode");
         if (entry >= 0) emulator_module_entry_info(module, entry, &info);
         if (info.parameters != DECODE_PARAM_COUNT)
-            code = tool_fail(s->self, TOOL_USAGE,
-                             "%s has no entry foscar_decode with the %d parameters of a decode kernel", s->operand,
-                             (int)DECODE_PARAM_COUNT);
+            code = tool_fail_with(s->self, TOOL_USAGE, tool_file_details(s->operand),
+                                  "%s has no entry foscar_decode with the %d parameters of a decode kernel", s->operand,
+                                  (int)DECODE_PARAM_COUNT);
     }
     emulator_module_destroy(module);
     free(fault);
@@ -366,7 +369,7 @@ static tool_exit check_by_running(session *s)
         code = check_and_report(s);
     else {
         emulated_fault *fault = tool_allocate(sizeof *fault);
-        code = emulated_driver_fault(fault) ? interpreter_report(s->self, fault) : tool_fail_status(s->self, &err);
+        code = emulated_driver_fault(fault) ? report_refused(s, fault) : tool_fail_status(s->self, &err);
         free(fault);
     }
     interpreter_close(s->runtime);

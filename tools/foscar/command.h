@@ -12,15 +12,15 @@
 #include "config.h"
 #include "foscar.h"
 
-/* Exit codes of every subcommand. EXIT(name, number, meaning) */
+/* Exit codes of every subcommand. EXIT(name, number, word, meaning); the word is the "kind" of an error in JSON. */
 #define TOOL_EXITS(EXIT)                                                                                               \
-    EXIT(OK, 0, "success")                                                                                             \
-    EXIT(FAILED, 1, "a check was not met, or something failed")                                                        \
-    EXIT(USAGE, 2, "wrong arguments or a wrong spec")                                                                  \
-    EXIT(ENVIRONMENT, 3, "something of the machine is missing: GPU, driver, ptxas, NVRTC")
+    EXIT(OK, 0, "ok", "success")                                                                                       \
+    EXIT(FAILED, 1, "failed", "a check was not met, or something failed")                                              \
+    EXIT(USAGE, 2, "usage", "wrong arguments, a wrong spec or a wrong input file")                                     \
+    EXIT(ENVIRONMENT, 3, "environment", "something of the machine is missing: GPU, driver, ptxas, NVRTC")
 
 typedef enum tool_exit {
-#define EXIT(name, number, meaning) TOOL_##name = (number),
+#define EXIT(name, number, word, meaning) TOOL_##name = (number),
     TOOL_EXITS(EXIT)
 #undef EXIT
 } tool_exit;
@@ -67,19 +67,52 @@ void command_help(const command *c, FILE *out);
    False: *code is what the subcommand returns, after --help (OK) or a mistake that was reported (USAGE). */
 bool options_parse(const command *c, int argc, char **argv, void *arguments, int *operands, tool_exit *code);
 
-/* "foscar COMMAND: message" on stderr; returns code. */
+/* ---- Reasons and documents (report.c) ----
+ *
+ * With --json, standard output is one JSON document in every outcome, printed at the end: what tool_print_json was
+ * given, and a member "error" of it (or alone) if a reason was given: {"kind": "usage", "message": ..., and what there
+ * is of "file", "line", "status" (of the library), "fault" (of the interpreter)}. Bytes that are not UTF-8 become
+ * U+FFFD. */
+
+void report_begin(int argc, char **argv); /* of main: looks for --json */
+void report_end(void);                    /* prints the document */
+
+/* "foscar COMMAND: message" on stderr, one line (control characters become '?'), and the error of the document if it is
+   the first; returns code. c NULL: of the program. */
 tool_exit tool_fail(const command *c, tool_exit code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same; the members of `details`, which is taken over, go into the error. A "message" there stands for the text. */
+tool_exit tool_fail_with(const command *c, tool_exit code, cJSON *details, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+cJSON *tool_file_details(const char *path); /* {"file": path} */
 
 /* The same for a failed call of the library: ENVIRONMENT where something of the machine is missing, USAGE for a wrong
  * spec, else FAILED. */
 tool_exit tool_fail_status(const command *c, const foscar_error *err);
 tool_exit tool_exit_of(foscar_status status);
 
+/* The error of the document, for the caller to place elsewhere; NULL: none. The next reason takes its place. */
+cJSON *tool_take_error(void);
+
+/* The document of this call, taken over; a second one replaces the first. Nothing without --json. */
+void tool_print_json(cJSON *json);
+
+/* Where a text for people goes: standard output, or with --json the member `name` of the document. */
+FILE *tool_text_begin(void);
+void tool_text_end(FILE *file, const char *name);
+
+/* Zeroed memory for the caller to free; the program ends with a message when there is none. */
+void *tool_allocate(size_t bytes);
+_Noreturn void tool_out_of_memory(void);
+
+/* ---- Arguments and files (options.c) ---- */
+
 /* Parses a spec or reports what is wrong with it. */
 bool tool_parse_spec(const command *c, const char *spec, config *out);
 
-/* Prints and frees a JSON value. */
-void tool_print_json(cJSON *json);
+/* The whole of a regular file with a NUL behind it, malloc'd; NULL, with the file and the reason in err, on failure or
+ * if it is longer than `limit` bytes. */
+char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *err);
 
 /* Writes a file by way of a temporary one in the same directory: path holds either all of it or what it held before.
  * Reports failures. */
@@ -87,8 +120,5 @@ bool tool_write_file(const command *c, const char *path, const void *data, size_
 
 /* The given seed, or one from the clock if it is negative; small enough to be typed. */
 uint64_t tool_seed(int64_t given);
-
-/* Zeroed memory for the caller to free; the program ends with a message when there is none. */
-void *tool_allocate(size_t bytes);
 
 #endif

@@ -53,7 +53,8 @@ static tool_exit emit_ptx(const command *self, const config *cfg, const char *ou
 static tool_exit emit_all(const command *self, const char *directory)
 {
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return tool_fail(self, TOOL_FAILED, "cannot make the folder %s: %s", directory, strerror(errno));
+        return tool_fail_with(self, TOOL_FAILED, tool_file_details(directory), "cannot make the folder %s: %s",
+                              directory, strerror(errno));
     for (int i = 0; i < registry_size(); i++) {
         config cfg;
         char spec[CONFIG_SPEC_MAX], path[4096];

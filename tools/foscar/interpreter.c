@@ -31,11 +31,13 @@ void interpreter_describe(const emulated_fault *fault, char *text, size_t size)
     snprintf(text, size, "%s%s%s%s%s: %s", emulator_fault_name(e->fault), line, entry, block, warp, e->message);
 }
 
-tool_exit interpreter_report(const command *c, const emulated_fault *fault)
+tool_exit interpreter_report(const command *c, const char *file, const emulated_fault *fault)
 {
     char text[EMULATOR_MESSAGE_MAX + 256];
+    cJSON *details = interpreter_fault_json(fault);
     interpreter_describe(fault, text, sizeof text);
-    tool_fail(c, TOOL_FAILED, "%s", text);
+    if (file != NULL) cJSON_AddStringToObject(details, "file", file);
+    tool_fail_with(c, TOOL_FAILED, details, "%s", text);
     if (fault->error.detail[0] != '\0') fprintf(stderr, "%s\n", fault->error.detail);
     return TOOL_FAILED;
 }

@@ -17,8 +17,9 @@ void interpreter_close(foscar_runtime *runtime); /* NULL is fine */
 /* "race at line 812 of foscar_decode, block 3, warp 2: message". */
 void interpreter_describe(const emulated_fault *fault, char *text, size_t size);
 
-/* Prints the line, after "foscar COMMAND: ", and those of the waiting warps; returns FAILED. */
-tool_exit interpreter_report(const command *c, const emulated_fault *fault);
+/* Prints the line, after "foscar COMMAND: ", and those of the waiting warps; returns FAILED. `file` holds the text, or
+   is NULL. */
+tool_exit interpreter_report(const command *c, const char *file, const emulated_fault *fault);
 
 cJSON *interpreter_fault_json(const emulated_fault *fault);
 

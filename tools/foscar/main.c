@@ -20,9 +20,12 @@ static void print_help(FILE *out)
         fprintf(out, "  %-10s%.*s\n", commands[i]->name, length, commands[i]->summary);
     }
     fprintf(out, "\nexample:\n  %s\n\nexit codes:\n", command_inspect.example);
-#define EXIT(name, number, meaning) fprintf(out, "  %d  %s\n", number, meaning);
+#define EXIT(name, number, word, meaning) fprintf(out, "  %d  %s\n", number, meaning);
     TOOL_EXITS(EXIT)
 #undef EXIT
+    fprintf(out, "\nWith --json, standard output is one JSON document in every outcome; what went wrong is its member "
+                 "\"error\": kind (failed, usage, environment),\nmessage, and what there is of file, line, status (of "
+                 "the library) and fault (of the interpreter). Bytes that are not UTF-8 become U+FFFD.\n");
 }
 
 static tool_exit dispatch(int argc, char **argv)
@@ -32,22 +35,27 @@ static tool_exit dispatch(int argc, char **argv)
         return TOOL_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+        FILE *file = tool_text_begin();
+        print_help(file);
+        tool_text_end(file, "help");
         return TOOL_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("foscar %s, page layout %u\n", foscar_version(), (unsigned)foscar_layout_version());
+        FILE *file = tool_text_begin();
+        fprintf(file, "foscar %s, page layout %u\n", foscar_version(), (unsigned)foscar_layout_version());
+        tool_text_end(file, "version");
         return TOOL_OK;
     }
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i]->name) == 0) return commands[i]->run(commands[i], argc - 2, argv + 2);
-    fprintf(stderr, "foscar: '%s' is no command; 'foscar --help' lists them\n", argv[1]);
-    return TOOL_USAGE;
+    return tool_fail(NULL, TOOL_USAGE, "'%s' is no command; 'foscar --help' lists them", argv[1]);
 }
 
 int main(int argc, char **argv)
 {
+    report_begin(argc, argv);
     tool_exit code = dispatch(argc, argv);
+    report_end();
     if (fflush(stdout) != 0 || ferror(stdout)) {
         perror("foscar: standard output");
         return code == TOOL_OK ? TOOL_FAILED : code;

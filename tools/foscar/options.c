@@ -1,15 +1,15 @@
-/* The option parser, the help made from the same tables, and how subcommands report and write. */
+/* The option parser, the help made from the same tables, and how subcommands write files. */
 #include "command.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "process.h"
 #include "random.h"
 
@@ -28,43 +28,9 @@ void command_help(const command *c, FILE *out)
             fprintf(out, "  %-28s%s\n", left, o->help);
     }
     fprintf(out, "\nexample:\n  %s\n\nexit codes:\n", c->example);
-#define EXIT(name, number, meaning) fprintf(out, "  %d  %s\n", number, meaning);
+#define EXIT(name, number, word, meaning) fprintf(out, "  %d  %s\n", number, meaning);
     TOOL_EXITS(EXIT)
 #undef EXIT
-}
-
-tool_exit tool_fail(const command *c, tool_exit code, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "foscar %s: ", c->name);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    return code;
-}
-
-tool_exit tool_exit_of(foscar_status status)
-{
-    switch (status) {
-    case FOSCAR_OK:
-        return TOOL_OK;
-    case FOSCAR_INVALID_SPEC:
-        return TOOL_USAGE;
-    case FOSCAR_NO_DRIVER:
-    case FOSCAR_NO_DEVICE:
-    case FOSCAR_WRONG_DEVICE:
-    case FOSCAR_NO_ASSEMBLER:
-    case FOSCAR_NO_NVRTC:
-        return TOOL_ENVIRONMENT;
-    default:
-        return TOOL_FAILED;
-    }
-}
-
-tool_exit tool_fail_status(const command *c, const foscar_error *err)
-{
-    return tool_fail(c, tool_exit_of(err->status), "%s", err->message);
 }
 
 bool tool_parse_spec(const command *c, const char *spec, config *out)
@@ -161,7 +127,9 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
             continue;
         }
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            command_help(c, stdout);
+            FILE *file = tool_text_begin();
+            command_help(c, file);
+            tool_text_end(file, "help");
             *code = TOOL_OK;
             return false;
         }
@@ -172,7 +140,9 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
             return false;
         }
         const char *text = equals != NULL ? equals + 1 : NULL;
-        if (o->kind != OPTION_FLAG && text == NULL && i + 1 < argc) text = argv[++i];
+        /* What looks like an option is one; as a value it is written --output=--json. */
+        if (o->kind != OPTION_FLAG && text == NULL && i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0)
+            text = argv[++i];
         if ((o->kind == OPTION_FLAG) != (text == NULL)) {
             tool_fail(c, TOOL_USAGE, o->kind == OPTION_FLAG ? "option %s takes no value" : "option %s needs a value",
                       o->name);
@@ -187,12 +157,22 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
     return false;
 }
 
-void tool_print_json(cJSON *json)
+char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *err)
 {
-    char *text = cJSON_Print(json);
-    if (text != NULL) puts(text);
-    free(text);
-    cJSON_Delete(json);
+    enum { SHOWN = 160 }; /* bytes of a name, so that the reason fits behind it */
+    char problem[128], *data = NULL;
+    size_t name = strlen(path), hidden = name > SHOWN ? name - SHOWN : 0;
+    int fd = file_open_regular(path, 0, problem, sizeof problem);
+    if (fd >= 0) {
+        data = process_read_file(fd, limit, length);
+        if (data == NULL && errno == EFBIG)
+            snprintf(problem, sizeof problem, "it is longer than %zu bytes", limit);
+        else if (data == NULL)
+            snprintf(problem, sizeof problem, "%s", strerror(errno));
+        close(fd);
+    }
+    if (data == NULL) gen_fail(err, "cannot read %s%s: %s", hidden > 0 ? "..." : "", path + hidden, problem);
+    return data;
 }
 
 bool tool_write_file(const command *c, const char *path, const void *data, size_t bytes)
@@ -223,7 +203,7 @@ bool tool_write_file(const command *c, const char *path, const void *data, size_
     }
     if (ok) return true;
     if (regular && fd >= 0) unlink(temporary);
-    tool_fail(c, TOOL_FAILED, "cannot write %s: %s", path, strerror(reason));
+    tool_fail_with(c, TOOL_FAILED, tool_file_details(path), "cannot write %s: %s", path, strerror(reason));
     return false;
 }
 
@@ -233,12 +213,4 @@ uint64_t tool_seed(int64_t given)
     if (given >= 0) return (uint64_t)given;
     clock_gettime(CLOCK_REALTIME, &now);
     return random_bits((uint64_t)now.tv_sec, (uint64_t)now.tv_nsec) % 1000000007;
-}
-
-void *tool_allocate(size_t bytes)
-{
-    void *memory = calloc(1, bytes > 0 ? bytes : 1);
-    if (memory != NULL) return memory;
-    fprintf(stderr, "foscar: out of memory (%zu bytes)\n", bytes);
-    exit(TOOL_FAILED);
 }

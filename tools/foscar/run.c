@@ -85,7 +85,7 @@ static bool make_problem(const session *s, const config *cfg, problem *p)
     gen_error err;
     if (args->input != NULL) {
         if (problem_read(p, cfg, args->input, args->table == 1, s->seed, &err)) return true;
-        tool_fail(s->self, TOOL_USAGE, "%s", err.message);
+        tool_fail_with(s->self, TOOL_USAGE, tool_file_details(args->input), "%s", err.message);
         return false;
     }
     int32_t *lengths = tool_allocate((size_t)args->batch * sizeof *lengths);
@@ -122,7 +122,7 @@ static tool_exit tell_failure(const session *s, const foscar_error *err, outcome
     if (s->place != PLACE_INTERPRETER || !emulated_driver_fault(&fault)) return tool_fail_status(s->self, err);
     snprintf(o->trial.problem, sizeof o->trial.problem, "%s at line %d", emulator_fault_name(fault.error.fault),
              fault.error.line);
-    return interpreter_report(s->self, &fault);
+    return interpreter_report(s->self, NULL, &fault);
 }
 
 /* OK, FAILED (a check was not met; o->trial.problem says which) or another code for what was reported already. */
@@ -270,7 +270,24 @@ static cJSON *outcome_json(const session *s, const outcome *o, tool_exit code)
     cJSON_AddBoolToObject(json, "ran", o->trial.ran);
     cJSON_AddBoolToObject(json, "passed", code == TOOL_OK);
     cJSON_AddStringToObject(json, "problem", o->trial.problem);
+    cJSON *error = tool_take_error();
+    if (error != NULL) cJSON_AddItemToObject(json, "error", error);
     return json;
+}
+
+/* One outcome, or all; a reason that holds for the whole call is that of every row without its own. */
+static void print_rows(cJSON *rows)
+{
+    cJSON *error = tool_take_error(), *row;
+    cJSON_ArrayForEach(row, rows) if (error != NULL && !cJSON_HasObjectItem(row, "error"))
+        cJSON_AddItemToObject(row, "error", cJSON_Duplicate(error, true));
+    cJSON_Delete(error);
+    if (cJSON_GetArraySize(rows) != 1) {
+        tool_print_json(rows);
+        return;
+    }
+    tool_print_json(cJSON_DetachItemFromArray(rows, 0));
+    cJSON_Delete(rows);
 }
 
 /* ---- The call ---- */
@@ -366,12 +383,9 @@ static tool_exit run_all(session *s, const config *specs, int count)
         passed += code == TOOL_OK;
         if (worst == TOOL_OK || code == TOOL_FAILED) worst = code == TOOL_OK ? worst : code;
     }
-    if (s->args->json) {
-        tool_print_json(count == 1 ? cJSON_DetachItemFromArray(rows, 0) : cJSON_Duplicate(rows, true));
-    } else if (count > 1 && s->place != PLACE_NONE)
-        printf("\n%d of %d specs passed\n", passed, count);
-    cJSON_Delete(rows);
+    if (!s->args->json && count > 1 && s->place != PLACE_NONE) printf("\n%d of %d specs passed\n", passed, count);
     if (s->place == PLACE_NONE) tool_fail(s->self, TOOL_ENVIRONMENT, "nothing was run on a GPU: %s", s->no_gpu);
+    print_rows(rows);
     return worst;
 }
 

@@ -1,40 +1,20 @@
 /* Reads and writes tensors of a .safetensors file: an 8-byte length, a JSON header, raw little-endian data. */
 #include "safetensors.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_LIMIT = 100 << 20 };
+#include "command.h"
 
-static char *read_all(const char *path, size_t *size, gen_error *err)
-{
-    FILE *file = fopen(path, "rb");
-    char *data = NULL;
-    long length = -1;
-    if (file == NULL) {
-        gen_fail(err, "cannot open %s: %s", path, strerror(errno));
-        return NULL;
-    }
-    if (fseek(file, 0, SEEK_END) == 0) length = ftell(file);
-    if (length >= 0 && fseek(file, 0, SEEK_SET) == 0) data = malloc((size_t)length + 1);
-    if (data == NULL || fread(data, 1, (size_t)length, file) != (size_t)length) {
-        gen_fail(err, "cannot read %s", path);
-        free(data);
-        data = NULL;
-    }
-    fclose(file);
-    *size = data != NULL ? (size_t)length : 0;
-    return data;
-}
+enum { HEADER_LIMIT = 100 << 20 };
 
 bool safetensors_open(const char *path, safetensors *out, gen_error *err)
 {
     size_t size;
     uint64_t header = 0;
     memset(out, 0, sizeof *out);
-    char *data = read_all(path, &size, err);
+    char *data = tool_read_file(path, SIZE_MAX / 2, &size, err);
     if (data == NULL) return false;
     for (size_t i = 0; i < 8 && i < size; i++) header |= (uint64_t)(unsigned char)data[i] << (8 * i);
     cJSON *json = size >= 8 && header <= size - 8 && header <= HEADER_LIMIT

@@ -161,10 +161,8 @@ static void item_finish(item *it)
 /* What a cache of x [tokens][dim] holds, in it->cache. */
 static void fill_cache(const measurement *m, const item *it, const side *s, const float *x)
 {
-    if (reference_scheme_cache(&s->scheme, s->m_type, x, it->tokens, it->dim, m->kept.sink, m->kept.recent, it->cache))
-        return;
-    fprintf(stderr, "foscar: out of memory\n");
-    exit(TOOL_FAILED);
+    if (!reference_scheme_cache(&s->scheme, s->m_type, x, it->tokens, it->dim, m->kept.sink, m->kept.recent, it->cache))
+        tool_out_of_memory();
 }
 
 static void measure_truth(const measurement *m, const item *it, double *sums)
