@@ -1,6 +1,7 @@
 /* Status names, failures, and the copying of versioned structs. */
 #include "status.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,9 +35,13 @@ foscar_status status_fail(foscar_error *err, foscar_status status, const char *f
     if (err == NULL) return status;
     err->status = status;
     va_list args;
+    /* Numbers are written in the same way whatever locale the calling program has set; only this thread's is changed. */
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0), before = uselocale(plain);
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    (void)uselocale(before);
+    if (plain != (locale_t)0) freelocale(plain);
     for (char *c = err->message; *c != '\0'; c++)
         if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
     return status;

@@ -8,12 +8,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 static bool try_pattern(const char *pattern, search_accept accept, void *context)
 {
     glob_t found = {0};
     bool accepted = false;
-    if (glob(pattern, 0, NULL, &found) == 0)
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        /* glob sorts by the collation of the caller's locale; which tool is found must not depend on it. */
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
         for (size_t i = 0; i < found.gl_pathc && !accepted; i++) accepted = accept(context, found.gl_pathv[i]);
+    }
     globfree(&found);
     return accepted;
 }

@@ -17,7 +17,7 @@ typedef struct search_place {
     const char *pattern;
 } search_place;
 
-/* Walks through `count` places in order, the matches of a pattern in alphabetical order. Allocates only inside glob. */
+/* Walks through `count` places in order, the matches of a pattern in the order of strcmp. Allocates only inside glob. */
 bool search_places(const search_place *places, size_t count, search_accept accept, void *context);
 
 /* Walks through the site-packages of Python installations ($PYTHONPATH, $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local, /usr/local, /usr) and ./.deps

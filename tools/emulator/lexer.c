@@ -1,8 +1,9 @@
 /* Splits a PTX text into tokens, skips comments and notes those that name a region. */
 #include "lexer.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "decimal.h"
 
 static bool is_letter(char c)
 {
@@ -137,9 +138,8 @@ static token read_fraction(lexer *l, token t)
     if (length >= sizeof copy) return bad(t, l, "a decimal constant of more than 63 characters");
     memcpy(copy, t.text, length);
     copy[length] = '\0';
-    char *rest;
-    double value = strtod(copy, &rest);
-    if (*rest) return bad(t, l, "not a decimal constant");
+    double value;
+    if (!decimal_parse(copy, &value)) return bad(t, l, "not a decimal constant");
     memcpy(&t.integer, &value, sizeof value);
     t.kind = TOKEN_FLOAT64;
     t.length = length;

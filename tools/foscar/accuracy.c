@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decimal.h"
 #include "scheme_errors.h"
 
 typedef struct accuracy_arguments {
@@ -267,9 +268,8 @@ static tool_exit run_parsed(const command *self, const accuracy_arguments *args,
 {
     gen_error err;
     input in;
-    char *end = NULL;
-    double under = args->under != NULL ? strtod(args->under, &end) : 0;
-    if (args->under != NULL && (end == args->under || *end != '\0' || !isfinite(under) || under <= 0))
+    double under = 0;
+    if (args->under != NULL && (!decimal_parse(args->under, &under) || !isfinite(under) || under <= 0))
         return tool_fail(self, TOOL_USAGE, "option --under: '%s' is not a positive number, such as 0.1", args->under);
     if (!input_open(path, &in, &err))
         return tool_fail_with(self, TOOL_USAGE, tool_file_details(path), "%s", err.message);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "decimal.h"
 #include "reference.h"
 
 static bool find_tensors(input *in, tensor *lengths, gen_error *err)
@@ -39,6 +40,15 @@ static bool take_lengths(input *in, const tensor *lengths, gen_error *err)
     return true;
 }
 
+static bool take_scale(input *in, gen_error *err)
+{
+    const char *text = safetensors_metadata(&in->file, "scale");
+    in->scale = 1 / sqrt(in->head_dim);
+    if (text == NULL || (decimal_parse(text, &in->scale) && in->scale > 0 && isfinite(in->scale))) return true;
+    return gen_fail(err, "the metadata 'scale' is '%.40s', not a positive number; leave it out for 1 / sqrt(%d)", text,
+                    in->head_dim);
+}
+
 bool input_open(const char *path, input *out, gen_error *err)
 {
     tensor lengths;
@@ -50,10 +60,7 @@ bool input_open(const char *path, input *out, gen_error *err)
     out->head_dim = (int)out->q.shape[2];
     out->tokens = (int)out->k.shape[0];
     out->kv_heads = (int)out->k.shape[1];
-    const char *text = safetensors_metadata(&out->file, "scale");
-    double scale = text != NULL ? atof(text) : 0;
-    out->scale = scale > 0 && isfinite(scale) ? scale : 1 / sqrt(out->head_dim);
-    if (take_lengths(out, &lengths, err)) return true;
+    if (take_scale(out, err) && take_lengths(out, &lengths, err)) return true;
 failed:
     input_close(out);
     return false;
