@@ -274,63 +274,6 @@ static void run_on_a_gpu_passes_on_real_input_and_ragged_random_data(void **stat
     assert_int_equal(run("run --lse --batch 20 --context ragged --table csr --graph " SPEC "-of32"), OK);
 }
 
-static void write_input(const char *path, const char *header, size_t data_bytes)
-{
-    FILE *file = fopen(path, "wb");
-    size_t length = strlen(header);
-    for (int i = 0; i < 8; i++) fputc((int)(length >> (8 * i) & 0xff), file);
-    fputs(header, file);
-    for (size_t i = 0; i < data_bytes; i++) fputc(0, file);
-    fclose(file);
-}
-
-#define TENSOR(name, type, shape, begin, end)                                                                          \
-    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
-
-static void a_bad_input_file_is_named_and_refused(void **state)
-{
-    (void)state;
-    /* one sequence, three query heads over one KV head of 64 channels, one token: 384 + 4 + 128 + 128 bytes */
-    static const char q[] = TENSOR("q", "BF16", "[1,3,64]", 0, 384), k[] = TENSOR("k", "BF16", "[1,1,64]", 388, 516),
-                      v[] = TENSOR("v", "BF16", "[1,1,64]", 516, 644),
-                      lengths[] = TENSOR("lengths", "I32", "[1]", 384, 388);
-    static const struct {
-        const char *part[4]; /* tensors */
-        size_t bytes;        /* of data */
-        const char *reason;
-    } rows[] = {
-        {{q, k, lengths, "\"x\":0"}, 644, "no tensor 'v'"},
-        {{q, k, v, lengths}, 643, "'v' does not lie within the file"},
-        {{TENSOR("q", "I8", "[1,3,64]", 0, 384), k, v, lengths}, 644, "'q' is of type I8; allowed are BF16 F16 F32"},
-        {{TENSOR("q", "BF16", "[3,64]", 0, 384), k, v, lengths}, 644, "'q' has 2 dimensions, not 3"},
-        {{TENSOR("q", "BF16", "[1,3,64]", 0, 382), k, v, lengths}, 644, "'q' does not lie within"},
-        {{TENSOR("q", "BF16", "[1,3,64]", 384, 0), k, v, lengths}, 644, "'q' does not lie within"},
-        {{TENSOR("q", "BF16", "[1,3,1e300]", 0, 384), k, v, lengths}, 644, "'q' has a dimension"},
-        {{TENSOR("q", "BF16", "[0,3,64]", 0, 0), k, v, lengths}, 644, "'q' has a dimension"},
-        {{q, TENSOR("k", "BF16", "[1,2,32]", 388, 516), v, lengths}, 644, "shapes of tensors 'k' and 'v' differ"},
-        {{q, k, v, TENSOR("lengths", "I32", "[2]", 380, 388)}, 644, "'lengths' must have one entry"},
-        {{q, k, v, TENSOR("lengths", "I32", "[1]", 644, 648)}, 648, ""}, /* a good one: exits with 0 or 3 */
-    };
-    char path[128], arguments[256], header[1024];
-    snprintf(path, sizeof path, "%s/input", folder);
-    snprintf(arguments, sizeof arguments, "run " INPUT_SPEC " --input %s", path);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(header, sizeof header, "{%s,%s,%s,%s}", rows[i].part[0], rows[i].part[1], rows[i].part[2],
-                 rows[i].part[3]);
-        write_input(path, header, rows[i].bytes);
-        int code = run(arguments);
-        if ((code == USAGE) != (rows[i].reason[0] != '\0')) fail_msg("case %zu exits with %d: %s", i, code, err);
-        if (rows[i].reason[0] != '\0') assert_one_line_reason(rows[i].reason);
-    }
-    write_input(path, "{", 0);
-    assert_int_equal(run(arguments), USAGE);
-    assert_one_line_reason("is no safetensors file");
-    assert_int_equal(truncate(path, 3), 0);
-    assert_int_equal(run(arguments), USAGE);
-    assert_one_line_reason("is no safetensors file");
-    unlink(path);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,7 +288,6 @@ int main(void)
         cmocka_unit_test(inspect_without_an_assembler_still_counts_and_says_so),
         cmocka_unit_test(run_without_a_gpu_says_what_it_could_not_do),
         cmocka_unit_test(run_on_a_gpu_passes_on_real_input_and_ragged_random_data),
-        cmocka_unit_test(a_bad_input_file_is_named_and_refused),
     };
     return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);
 }

@@ -97,6 +97,8 @@ cJSON *tool_take_error(void);
 /* The document of this call, taken over; a second one replaces the first. Nothing without --json. */
 void tool_print_json(cJSON *json);
 
+bool tool_is_utf8(const char *text, size_t length);
+
 /* Where a text for people goes: standard output, or with --json the member `name` of the document. */
 FILE *tool_text_begin(void);
 void tool_text_end(FILE *file, const char *name);
@@ -113,6 +115,9 @@ bool tool_parse_spec(const command *c, const char *spec, config *out);
 /* The whole of a regular file with a NUL behind it, malloc'd; NULL, with the file and the reason in err, on failure or
  * if it is longer than `limit` bytes. */
 char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *err);
+
+/* The end of a name, so that the reason fits behind it in a gen_error. */
+const char *tool_short_path(const char *path);
 
 /* Writes a file by way of a temporary one in the same directory: path holds either all of it or what it held before.
  * Reports failures. */

@@ -157,11 +157,16 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
     return false;
 }
 
+const char *tool_short_path(const char *path)
+{
+    enum { SHOWN = 120 };
+    size_t length = strlen(path);
+    return length > SHOWN ? path + length - SHOWN : path;
+}
+
 char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *err)
 {
-    enum { SHOWN = 160 }; /* bytes of a name, so that the reason fits behind it */
     char problem[128], *data = NULL;
-    size_t name = strlen(path), hidden = name > SHOWN ? name - SHOWN : 0;
     int fd = file_open_regular(path, 0, problem, sizeof problem);
     if (fd >= 0) {
         data = process_read_file(fd, limit, length);
@@ -171,7 +176,7 @@ char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *
             snprintf(problem, sizeof problem, "%s", strerror(errno));
         close(fd);
     }
-    if (data == NULL) gen_fail(err, "cannot read %s%s: %s", hidden > 0 ? "..." : "", path + hidden, problem);
+    if (data == NULL) gen_fail(err, "cannot read %s: %s", tool_short_path(path), problem);
     return data;
 }
 

@@ -20,10 +20,11 @@ static struct {
 
 /* ---- Text ---- */
 
-/* Bytes of the UTF-8 character that `text` begins with; 0: none, and *bad becomes the bytes to be replaced by one
-   U+FFFD, the longest beginning of a character (Unicode 15, 3.9, "maximal subpart"). The NUL at the end stops it. */
-static size_t character_bytes(const unsigned char *text, size_t *bad)
+/* Bytes of the UTF-8 character that a text of `length` bytes begins with; 0: none, and *bad becomes the bytes to be
+   replaced by one U+FFFD, the longest beginning of a character (Unicode 15, 3.9, "maximal subpart"). */
+static size_t character_bytes(const char *bytes, size_t length, size_t *bad)
 {
+    const unsigned char *text = (const unsigned char *)bytes;
     unsigned char first = text[0], low = 0x80, high = 0xbf;
     size_t more = first < 0x80 ? 0 : first >= 0xc2 && first <= 0xdf ? 1 : first >> 4 == 0xe ? 2 : 3;
     *bad = 1;
@@ -34,26 +35,26 @@ static size_t character_bytes(const unsigned char *text, size_t *bad)
     if (first == 0xf4) high = 0x8f; /* or beyond the last character */
     for (size_t i = 1; i <= more; i++, low = 0x80, high = 0xbf) {
         *bad = i;
-        if (text[i] < low || text[i] > high) return 0;
+        if (i == length || text[i] < low || text[i] > high) return 0;
     }
     return more + 1;
 }
 
-static bool is_clean(const char *text)
+bool tool_is_utf8(const char *text, size_t length)
 {
     size_t bytes = 1, bad;
-    for (; *text != '\0' && bytes > 0; text += bytes) bytes = character_bytes((const unsigned char *)text, &bad);
+    for (const char *end = text + length; text < end && bytes > 0; text += bytes)
+        bytes = character_bytes(text, (size_t)(end - text), &bad);
     return bytes > 0;
 }
 
 static void clean_text(char **text)
 {
     static const char replacement[] = "\xef\xbf\xbd";
-    if (*text == NULL || is_clean(*text)) return;
+    if (*text == NULL || tool_is_utf8(*text, strlen(*text))) return;
     char *clean = tool_allocate(strlen(*text) * (sizeof replacement - 1) + 1), *to = clean;
     for (const char *from = *text; *from != '\0';) {
-        size_t bad, good = character_bytes((const unsigned char *)from, &bad),
-                    count = good > 0 ? good : sizeof replacement - 1;
+        size_t bad, good = character_bytes(from, strlen(from), &bad), count = good > 0 ? good : sizeof replacement - 1;
         memcpy(to, good > 0 ? from : replacement, count);
         to += count;
         from += good > 0 ? good : bad;

@@ -6,27 +6,37 @@
 #include <string.h>
 
 #include "command.h"
+#include "safetensors_header.h"
 
-enum { HEADER_LIMIT = 100 << 20 };
+enum { HEADER_LIMIT = 100 << 20 }; /* of the format */
+
+/* Parses the header of a file of `size` bytes; the place of the data goes into *out too. */
+static bool open_header(const char *data, size_t size, safetensors *out, gen_error *err)
+{
+    uint64_t header = 0;
+    if (size < 8) return gen_fail(err, "it has %zu bytes, not even the 8 of its header's length", size);
+    for (int i = 0; i < 8; i++) header |= (uint64_t)(unsigned char)data[i] << (8 * i);
+    if (header > HEADER_LIMIT)
+        return gen_fail(err, "its header is said to have %llu bytes, more than the format's %d",
+                        (unsigned long long)header, (int)HEADER_LIMIT);
+    if (header > size - 8)
+        return gen_fail(err, "its header is said to have %llu bytes, but only %zu follow", (unsigned long long)header,
+                        size - 8);
+    out->begin = 8 + (size_t)header;
+    out->bytes = size - out->begin;
+    return safetensors_parse_header(data + 8, (size_t)header, out->bytes, &out->header, err);
+}
 
 bool safetensors_open(const char *path, safetensors *out, gen_error *err)
 {
     size_t size;
-    uint64_t header = 0;
+    gen_error problem;
     memset(out, 0, sizeof *out);
-    char *data = tool_read_file(path, SIZE_MAX / 2, &size, err);
-    if (data == NULL) return false;
-    for (size_t i = 0; i < 8 && i < size; i++) header |= (uint64_t)(unsigned char)data[i] << (8 * i);
-    cJSON *json = size >= 8 && header <= size - 8 && header <= HEADER_LIMIT
-                      ? cJSON_ParseWithLength(data + 8, (size_t)header)
-                      : NULL;
-    if (!cJSON_IsObject(json)) {
-        cJSON_Delete(json);
-        free(data);
-        return gen_fail(err, "%s is no safetensors file (its header cannot be read)", path);
-    }
-    *out = (safetensors){.data = data, .begin = 8 + (size_t)header, .bytes = size - 8 - (size_t)header, .header = json};
-    return true;
+    out->data = tool_read_file(path, SIZE_MAX / 2, &size, err);
+    if (out->data == NULL) return false;
+    if (open_header(out->data, size, out, &problem)) return true;
+    safetensors_close(out);
+    return gen_fail(err, "%s is no safetensors file: %s", tool_short_path(path), problem.message);
 }
 
 void safetensors_close(safetensors *file)
@@ -50,25 +60,6 @@ static bool is_word_of(const char *word, const char *list)
     return false;
 }
 
-static int element_bytes(const char *type)
-{
-    static const struct {
-        const char *type;
-        int bytes;
-    } rows[] = {{"BF16", 2}, {"F16", 2}, {"F32", 4}, {"I32", 4}, {"U8", 1}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].type, type) == 0) return rows[i].bytes;
-    return 0;
-}
-
-/* A whole number of a JSON array, or -1. */
-static int64_t whole_number(const cJSON *array, int index)
-{
-    const cJSON *item = cJSON_GetArrayItem(array, index);
-    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    return value >= 0 && value <= 9e15 && value == (double)(int64_t)value ? (int64_t)value : -1;
-}
-
 bool safetensors_find(const safetensors *file, const char *name, int dimensions, const char *types, tensor *out,
                       gen_error *err)
 {
@@ -86,21 +77,19 @@ bool safetensors_find(const safetensors *file, const char *name, int dimensions,
         return gen_fail(err, "tensor '%s' has %d dimensions, not %d", name, out->dimensions, dimensions);
     out->elements = 1;
     for (int i = 0; i < dimensions; i++) {
-        out->shape[i] = whole_number(shape, i);
+        out->shape[i] = safetensors_whole_number(shape, i);
         if (out->shape[i] < 1 || out->shape[i] > INT32_MAX || out->elements > INT64_MAX / 8 / out->shape[i])
             return gen_fail(err, "tensor '%s' has a dimension of no elements or of too many", name);
         out->elements *= out->shape[i];
     }
-    int64_t begin = whole_number(offsets, 0), end = whole_number(offsets, 1);
-    if (begin < 0 || end < begin || (uint64_t)end > file->bytes || end - begin != out->elements * element_bytes(type))
-        return gen_fail(err, "tensor '%s' does not lie within the file", name);
-    out->data = file->data + file->begin + (size_t)begin;
+    /* That they lie within the data and take as many bytes as the shape was checked at the opening. */
+    out->data = file->data + file->begin + (size_t)safetensors_whole_number(offsets, 0);
     return true;
 }
 
 static size_t tensor_bytes(const named_tensor *t)
 {
-    size_t bytes = (size_t)element_bytes(t->type);
+    size_t bytes = (size_t)safetensors_type_bits(t->type) / 8;
     for (int i = 0; i < t->dimensions; i++) bytes *= (size_t)t->shape[i];
     return bytes;
 }
