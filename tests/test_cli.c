@@ -84,6 +84,45 @@ static void wrong_usage_exits_with_2_and_writes_nothing(void **state)
     assert_int_equal(run(""), USAGE);
 }
 
+/* What an option asks for is done or refused, never passed over. */
+static void an_option_that_means_nothing_in_a_call_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *reason;
+    } rows[] = {
+        {"run " INPUT_SPEC " --input " INPUT " --context 5", "option --context means nothing with --input"},
+        {"run " INPUT_SPEC " --input " INPUT " --batch 4", "option --batch means nothing with --input"},
+        {"run " INPUT_SPEC " --input " INPUT " --kv-heads=2", "option --kv-heads means nothing with --input"},
+        {"run --data random " INPUT_SPEC " --input " INPUT, "option --data means nothing with --input"},
+        {"run --cpu --data sink " INPUT_SPEC " --input " INPUT, "option --data means nothing with --input"},
+        {"run " SPEC " --schedule random", "option --schedule means nothing without --cpu"},
+        {"run " SPEC " --blocks 4", "option --blocks means nothing without --cpu"},
+        {"run " SPEC " --exact", "option --exact means nothing without --cpu"},
+        {"run --all --output x", "--output takes one spec, not several"},
+        {"emit --all -o x --plan", "--all takes no spec"},
+        {"emit " SPEC " --all -o x", "--all takes no spec"},
+        {"inspect " SPEC " --no-assemble --sass", "option --sass means nothing with --no-assemble"},
+        {"check README.md --counts", "option --counts means nothing for a file without --spec"},
+        {"check README.md --json --exact", "option --exact means nothing for a file without --spec"},
+        {"check README.md --schedules 3", "option --schedules means nothing for a file"},
+        {"check README.md --mode all", "option --mode means nothing for a file"},
+        {"check README.md --seed 3", "option --seed means nothing for a file"},
+        {"check README.md --blocks 3", "option --blocks means nothing for a file"},
+        {"bench --grid quick --batch 1 --context 1024", "option --grid means nothing with --batch and --context"},
+        {"bench " SPEC " --grid wide --batch 1 --context 1024", "option --grid means nothing with --batch"},
+        {"accuracy " INPUT " --all --scheme k4t64-v4t64", "option --all means nothing with --scheme"},
+        {"--version list", "'--version' takes no more words"},
+        {"--help list", "'foscar COMMAND --help' tells about a command"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int code = run(rows[i].arguments);
+        if (code != USAGE) fail_msg("'%s' exits with %d: %s", rows[i].arguments, code, err);
+        if (strstr(rows[i].arguments, "--json") == NULL) assert_string_equal(out, "");
+        assert_one_line_reason(rows[i].reason);
+    }
+}
+
 static void a_full_disk_is_reported(void **state)
 {
     (void)state;
@@ -279,6 +318,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_subcommand_has_help_with_an_example_and_exit_codes),
         cmocka_unit_test(wrong_usage_exits_with_2_and_writes_nothing),
+        cmocka_unit_test(an_option_that_means_nothing_in_a_call_is_refused),
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(list_names_the_grid),
         cmocka_unit_test(emit_writes_the_same_bytes_everywhere),

@@ -284,11 +284,13 @@ static tool_exit run_parsed(const command *self, const accuracy_arguments *args,
 static tool_exit run_accuracy(const command *self, int argc, char **argv)
 {
     accuracy_arguments args = {0};
-    int operands;
-    tool_exit code;
-    if (options_parse(self, argc, argv, &args, &operands, &code)) code = run_parsed(self, &args, argv[0]);
+    option_call call;
+    if (options_parse(self, argc, argv, &args, &call) &&
+        (args.schemes.count == 0 ||
+         options_refuse(self, &call, "--all", "with --scheme: every scheme that is named is shown")))
+        call.code = run_parsed(self, &args, argv[0]);
     free((void *)args.schemes.words);
-    return code;
+    return call.code;
 }
 
 #define AT(member) .offset = offsetof(accuracy_arguments, member)

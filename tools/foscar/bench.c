@@ -270,19 +270,24 @@ static bool choose_shapes(const command *self, const bench_arguments *args, shap
 static tool_exit run_bench(const command *self, int argc, char **argv)
 {
     bench_arguments args = {.repeats = 40, .seed = -1};
-    int operands, count;
+    int count;
+    option_call call;
     tool_exit code;
     config cfg;
     foscar_error err;
     bench b = {.self = self, .args = &args, .all_good = true};
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
     if (!choose_shapes(self, &args, &b.shapes)) return TOOL_USAGE;
-    for (int i = 0; i < operands; i++)
+    /* Of the wide grid, the specs are left when the shape is given. */
+    if (args.batch > 0 && (call.operands > 0 || args.grid != GRID_WIDE) &&
+        !options_refuse(self, &call, "--grid", "with --batch and --context, which are the only shape"))
+        return TOOL_USAGE;
+    for (int i = 0; i < call.operands; i++)
         if (!tool_parse_spec(self, argv[i], &cfg)) return TOOL_USAGE;
     uint64_t seed = tool_seed(args.seed);
     if (foscar_open(NULL, &b.runtime, &err) != FOSCAR_OK) return tool_fail_status(self, &err);
     foscar_device_info info;
-    model *models = choose_models(&args, operands, argv, &count);
+    model *models = choose_models(&args, call.operands, argv, &count);
     if (foscar_can_run(b.runtime, models[0].spec, 0, &err) != FOSCAR_OK ||
         !gpu_describe(b.runtime, &info, b.name, sizeof b.name, &err)) {
         code = tool_fail_status(self, &err);

@@ -379,15 +379,16 @@ static tool_exit check_by_running(session *s)
 static tool_exit run_check(const command *self, int argc, char **argv)
 {
     check_arguments args = {.schedules = 20, .seed = -1, .blocks = 2};
-    int operands;
-    tool_exit code;
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    option_call call;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
     session *s = tool_allocate(sizeof *s);
     *s = (session){.self = self, .args = &args, .operand = argv[0], .seed = tool_seed(args.seed)};
     bool file = names_a_file(argv[0]);
     const char *spec = file ? args.spec : argv[0];
-    if (file) s->text = read_text(self, argv[0], &s->length);
-    code = TOOL_USAGE;
+    tool_exit code = TOOL_USAGE;
+    bool meant =
+        spec != NULL || options_refuse_but(self, &call, "--json", "for a file without --spec, which is only read");
+    if (file && meant) s->text = read_text(self, argv[0], &s->length);
     if (!file && args.spec != NULL)
         tool_fail(self, code, "--spec goes with a file");
     else if (file && s->text != NULL && spec == NULL)

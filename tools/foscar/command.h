@@ -63,9 +63,20 @@ extern const command command_list, command_emit, command_inspect, command_run, c
 /* Prints the help of one subcommand. */
 void command_help(const command *c, FILE *out);
 
-/* Fills `arguments` from argv and moves the operands to the front of argv; *operands is their number. True: go on.
-   False: *code is what the subcommand returns, after --help (OK) or a mistake that was reported (USAGE). */
-bool options_parse(const command *c, int argc, char **argv, void *arguments, int *operands, tool_exit *code);
+/* What a call consists of. */
+typedef struct option_call {
+    int operands;   /* their number; they are at the front of argv */
+    uint64_t given; /* bit i: options[i] of the command */
+    tool_exit code; /* if it cannot go on: after --help (OK) or a mistake that was reported (USAGE) */
+} option_call;
+
+/* Fills `arguments` from argv. False: the subcommand returns out->code. */
+bool options_parse(const command *c, int argc, char **argv, void *arguments, option_call *out);
+
+/* No option is ignored without a word: false if one of `names` (separated by spaces) was given, after the report
+   "option NAME means nothing WHY"; or, of the second, if one was given that is none of them. */
+bool options_refuse(const command *c, const option_call *call, const char *names, const char *why);
+bool options_refuse_but(const command *c, const option_call *call, const char *names, const char *why);
 
 /* ---- Reasons and documents (report.c) ----
  *

@@ -112,9 +112,8 @@ static void print_report(const report *r, bool json)
 static tool_exit run_doctor(const command *self, int argc, char **argv)
 {
     doctor_arguments args = {0};
-    int operands;
-    tool_exit code;
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    option_call call;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
     foscar_runtime *runtime;
     foscar_error err;
     if (foscar_open(NULL, &runtime, &err) != FOSCAR_OK) return tool_fail_status(self, &err);

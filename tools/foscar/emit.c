@@ -71,16 +71,15 @@ static tool_exit emit_all(const command *self, const char *directory)
 static tool_exit run_emit(const command *self, int argc, char **argv)
 {
     emit_arguments args = {0};
-    int operands;
-    tool_exit code;
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    option_call call;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
     if (args.all) {
-        if (operands != 0 || args.plan || args.output == NULL)
+        if (call.operands != 0 || args.plan || args.output == NULL)
             return tool_fail(self, TOOL_USAGE, "--all takes no spec and needs -o DIRECTORY");
         return emit_all(self, args.output);
     }
     config cfg;
-    if (operands != 1) return tool_fail(self, TOOL_USAGE, "usage: foscar %s %s", self->name, self->arguments);
+    if (call.operands != 1) return tool_fail(self, TOOL_USAGE, "usage: foscar %s %s", self->name, self->arguments);
     if (!tool_parse_spec(self, argv[0], &cfg)) return TOOL_USAGE;
     return args.plan ? emit_plan(self, &cfg, args.output) : emit_ptx(self, &cfg, args.output);
 }

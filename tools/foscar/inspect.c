@@ -205,11 +205,13 @@ static void print_json(const inspection *in)
 static tool_exit run_inspect(const command *self, int argc, char **argv)
 {
     inspect_arguments args = {0};
-    int operands;
+    option_call call;
     tool_exit code;
     config cfg;
     gen_error err;
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
+    if (args.no_assemble && !options_refuse(self, &call, "--sass", "with --no-assemble: there is no machine code"))
+        return TOOL_USAGE;
     if (!tool_parse_spec(self, argv[0], &cfg)) return TOOL_USAGE;
     inspection *in = tool_allocate(sizeof *in);
     config_format(&cfg, in->spec);

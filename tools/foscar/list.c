@@ -113,9 +113,8 @@ static cJSON *spec_json(const config *cfg)
 static tool_exit run_list(const command *self, int argc, char **argv)
 {
     list_arguments args = {0};
-    int operands;
-    tool_exit code;
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    option_call call;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
     if (!args.specs && !args.json) {
         print_table();
         return TOOL_OK;

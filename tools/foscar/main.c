@@ -28,13 +28,25 @@ static void print_help(FILE *out)
                  "the library) and fault (of the interpreter). Bytes that are not UTF-8 become U+FFFD.\n");
 }
 
+/* Besides --json. */
+static int words_after(int argc, char **argv)
+{
+    int words = 0;
+    for (int i = 2; i < argc; i++) words += strcmp(argv[i], "--json") != 0;
+    return words;
+}
+
 static tool_exit dispatch(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
         return TOOL_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0;
+    if ((help || strcmp(argv[1], "--version") == 0) && words_after(argc, argv) > 0)
+        return tool_fail(NULL, TOOL_USAGE, "'%s' takes no more words; 'foscar COMMAND --help' tells about a command",
+                         argv[1]);
+    if (help) {
         FILE *file = tool_text_begin();
         print_help(file);
         tool_text_end(file, "help");

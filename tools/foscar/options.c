@@ -111,15 +111,14 @@ static bool set_option(const command *c, const option *o, const char *text, void
     return false;
 }
 
-bool options_parse(const command *c, int argc, char **argv, void *arguments, int *operands, tool_exit *code)
+bool options_parse(const command *c, int argc, char **argv, void *arguments, option_call *out)
 {
-    *operands = 0;
-    *code = TOOL_USAGE;
+    *out = (option_call){.code = TOOL_USAGE};
     bool only_operands = false;
     for (int i = 0; i < argc; i++) {
         char *word = argv[i];
         if (only_operands || word[0] != '-' || word[1] == '\0') {
-            argv[(*operands)++] = word;
+            argv[out->operands++] = word;
             continue;
         }
         if (strcmp(word, "--") == 0) {
@@ -130,7 +129,7 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
             FILE *file = tool_text_begin();
             command_help(c, file);
             tool_text_end(file, "help");
-            *code = TOOL_OK;
+            out->code = TOOL_OK;
             return false;
         }
         const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
@@ -149,12 +148,41 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, int
             return false;
         }
         if (!set_option(c, o, text, arguments)) return false;
+        out->given |= (uint64_t)1 << (o - c->options);
         while (o->kind == OPTION_WORDS && equals == NULL && i + 1 < argc && argv[i + 1][0] != '-')
             set_option(c, o, argv[++i], arguments);
     }
-    if (*operands >= c->least && (c->most < 0 || *operands <= c->most)) return true;
+    if (out->operands >= c->least && (c->most < 0 || out->operands <= c->most)) return true;
     tool_fail(c, TOOL_USAGE, "usage: foscar %s %s", c->name, c->arguments);
     return false;
+}
+
+static bool is_among(const char *name, const char *names)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
+    return false;
+}
+
+static bool refuse(const command *c, const option_call *call, const char *names, bool among, const char *why)
+{
+    for (int i = 0; i < c->option_count; i++) {
+        if ((call->given >> i & 1) == 0 || is_among(c->options[i].name, names) != among) continue;
+        tool_fail(c, TOOL_USAGE, "option %s means nothing %s", c->options[i].name, why);
+        return false;
+    }
+    return true;
+}
+
+bool options_refuse(const command *c, const option_call *call, const char *names, const char *why)
+{
+    return refuse(c, call, names, true, why);
+}
+
+bool options_refuse_but(const command *c, const option_call *call, const char *names, const char *why)
+{
+    return refuse(c, call, names, false, why);
 }
 
 const char *tool_short_path(const char *path)

@@ -396,17 +396,26 @@ static void fill_in(run_arguments *args)
     if (args->context == NULL) args->context = args->cpu ? "300" : "1000";
 }
 
+static bool check_modes(const command *self, const run_arguments *args, const option_call *call)
+{
+    return (args->input == NULL || options_refuse(self, call, "--batch --context --kv-heads --data",
+                                                  "with --input: the file's tensors say it")) &&
+           (args->cpu || options_refuse(self, call, "--schedule --blocks --exact", "without --cpu"));
+}
+
 static tool_exit run_run(const command *self, int argc, char **argv)
 {
     run_arguments args = {.kv_heads = 2, .seed = -1, .blocks = EMULATED_SM_DEFAULT};
-    int operands, count;
+    int count;
+    option_call call;
     tool_exit code;
     foscar_error err;
-    if (!options_parse(self, argc, argv, &args, &operands, &code)) return code;
+    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
+    if (!check_modes(self, &args, &call)) return TOOL_USAGE;
     fill_in(&args);
-    if (args.output != NULL && (args.all || operands > 1))
+    if (args.output != NULL && (args.all || call.operands > 1))
         return tool_fail(self, TOOL_USAGE, "--output takes one spec, not several");
-    config *specs = choose_specs(self, &args, operands, argv, &count);
+    config *specs = choose_specs(self, &args, call.operands, argv, &count);
     if (specs == NULL) return TOOL_USAGE;
     session s = {.self = self, .args = &args, .place = args.cpu ? PLACE_INTERPRETER : PLACE_NONE};
     s.seed = tool_seed(args.seed);
