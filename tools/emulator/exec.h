@@ -13,11 +13,24 @@ HANDLER(add_integer) HANDLER(sub_integer) HANDLER(mul_integer) HANDLER(mad_integ
 HANDLER(min_integer) HANDLER(max_integer) HANDLER(abs_integer) HANDLER(neg_integer)
 HANDLER(and) HANDLER(or) HANDLER(xor) HANDLER(not) HANDLER(lop3) HANDLER(shl) HANDLER(shr) HANDLER(shf) HANDLER(prmt)
 HANDLER(bfe) HANDLER(bfi) HANDLER(brev) HANDLER(bfind) HANDLER(popc) HANDLER(clz)
+/* exec_carry.c, exec_rare.c */
+HANDLER(add_carry) HANDLER(addc) HANDLER(sub_carry) HANDLER(subc) HANDLER(mad_carry) HANDLER(madc)
+HANDLER(slct) HANDLER(sad) HANDLER(mul24) HANDLER(mad24) HANDLER(bmsk) HANDLER(szext) HANDLER(fns) HANDLER(dp4a) HANDLER(dp2a)
+HANDLER(add_pair) HANDLER(min_pair) HANDLER(max_pair) HANDLER(cvt_pack)
+
 HANDLER(mov) HANDLER(selp) HANDLER(setp_integer) HANDLER(cvta)
 
 /* exec_float.c: f32 with .ftz, .sat and the rounding modes; f16, bf16 and pairs of them */
 HANDLER(add_float) HANDLER(sub_float) HANDLER(mul_float) HANDLER(fma_float) HANDLER(div_float) HANDLER(min_float) HANDLER(max_float)
 HANDLER(abs_float) HANDLER(neg_float) HANDLER(setp_float) HANDLER(ex2) HANDLER(lg2) HANDLER(rcp) HANDLER(sqrt)
+
+/* exec_double.c: f64, and its conversions */
+HANDLER(add_double) HANDLER(sub_double) HANDLER(mul_double) HANDLER(fma_double) HANDLER(div_double) HANDLER(rcp_double) HANDLER(sqrt_double)
+HANDLER(rsqrt_double) HANDLER(min_double) HANDLER(max_double) HANDLER(abs_double) HANDLER(neg_double) HANDLER(copysign_double) HANDLER(cvt_double)
+
+/* exec_approximate.c, exec_compare.c */
+HANDLER(sin) HANDLER(cos) HANDLER(tanh) HANDLER(ex2_half) HANDLER(rsqrt) HANDLER(copysign) HANDLER(testp)
+HANDLER(set) HANDLER(setp_value) HANDLER(setp_pair)
 
 /* exec_convert.c: every cvt: integers, f32, f16, bf16, packed pairs, e4m3x2 and the like; mods.type[0] is the destination's type */
 HANDLER(cvt)

@@ -17,15 +17,10 @@ static bool rounds_to_integer(const instruction *i)
 
 /* ---- Integer to integer ---- */
 
-static uint64_t largest_integer(emulator_type type)
-{
-    return UINT64_MAX >> (64 - 8 * type_bytes(type) + (type_is_signed(type) ? 1 : 0));
-}
-
 /* .sat: to the range of the destination. v is extended as the source's type says. */
 static uint64_t saturate_integer(uint64_t v, emulator_type to, emulator_type from)
 {
-    const uint64_t largest = largest_integer(to);
+    const uint64_t largest = number_largest_integer(to);
     if (type_is_signed(from) && (int64_t)v < 0) {
         if (!type_is_signed(to)) return 0;
         const int64_t smallest = -(int64_t)largest - 1;
@@ -78,21 +73,6 @@ static void integer_to_float(warp *w, const instruction *i)
     write_lanes32(w, &i->operand[0], to, d.v, defined);
 }
 
-/* Out of range is the nearest bound, with or without .sat. NaN is 0, or in 64 bits only the top bit. */
-static uint64_t float_to_integer(double x, emulator_type to, emulator_rounding rounding)
-{
-    if (isnan(x)) return type_bytes(to) == 8 ? UINT64_C(1) << 63 : 0;
-    const uint64_t largest = largest_integer(to);
-    const double rounded = number_round_integer(x, rounding);
-    if (type_is_signed(to)) {
-        const double bound = ldexp(1, 8 * type_bytes(to) - 1);
-        if (rounded >= bound) return largest;
-        return rounded <= -bound ? (uint64_t)(-(int64_t)largest - 1) : (uint64_t)(int64_t)rounded;
-    }
-    if (rounded <= 0) return 0;
-    return rounded >= ldexp(1, 8 * type_bytes(to)) ? largest : (uint64_t)rounded;
-}
-
 static double float_source(const instruction *i, uint32_t bits)
 {
     const emulator_type from = i->mods.type[1];
@@ -106,7 +86,7 @@ static void floats_to_integers(warp *w, const instruction *i)
     lanes64 d;
     uint32_t defined;
     const uint32_t *a = read_lanes32(w, &i->operand[1], i->mods.type[1], &room, &defined);
-    for (int l = 0; l < LANES; l++) d.v[l] = float_to_integer(float_source(i, a[l]), to, rounding_of(i));
+    for (int l = 0; l < LANES; l++) d.v[l] = number_to_integer(float_source(i, a[l]), to, rounding_of(i));
     write_lanes64(w, &i->operand[0], to, d.v, defined);
 }
 

@@ -110,6 +110,17 @@ static uint32_t compute(const number_format *f, odd_operation operation, const d
     return number_round(f, d, rounding, false);
 }
 
+/* .relu, .sat and .ftz of a half; .sat makes NaN 0, .relu keeps it. */
+static uint32_t finish_half(const instruction *i, const number_format *f, uint32_t bits)
+{
+    const uint32_t sign = 1u << (f->exponent_bits + f->mantissa_bits);
+    const double x = number_widen(f, bits);
+    if (i->mods.extra & EXTRA_RELU && x <= 0) return 0;
+    if (i->mods.saturate && !(x > 0)) return 0;
+    if (i->mods.saturate && x > 1) return number_round(f, 1, ROUND_RN, false);
+    return i->mods.ftz ? number_flush(f, bits & ~sign) | (bits & sign) : bits;
+}
+
 static void compute_lanes(warp *w, const instruction *i, odd_operation operation, int sources)
 {
     const emulator_type type = i->mods.type[0];
@@ -131,8 +142,13 @@ static void compute_lanes(warp *w, const instruction *i, odd_operation operation
         if (!(w->active & lane_bits[l])) continue;
         for (int part = 0; part < parts; part++) {
             double v[3] = {0};
-            for (int s = 0; s < sources; s++) v[s] = number_widen(f, source[s][l] >> (part * width) & mask);
-            d.v[l] |= compute(f, operation, v, rounding) << (part * width);
+            for (int s = 0; s < sources; s++) {
+                const uint32_t bits = source[s][l] >> (part * width) & mask;
+                v[s] = number_widen(f, i->mods.ftz ? number_flush(f, bits) : bits);
+            }
+            uint32_t result = compute(f, operation, v, rounding);
+            if (type != TYPE_F32) result = finish_half(i, f, result);
+            d.v[l] |= result << (part * width);
         }
     }
     if (type == TYPE_F32)
@@ -333,6 +349,11 @@ static uint32_t select_half(const number_format *f, uint32_t x, uint32_t y, bool
     return (a < b) != largest ? x : y;
 }
 
+static uint32_t flush_halves(const number_format *f, uint32_t pair)
+{
+    return number_flush(f, pair & 0xffff) | number_flush(f, pair >> 16) << 16;
+}
+
 static void select_lanes(warp *w, const instruction *i, bool largest)
 {
     const emulator_type type = i->mods.type[0];
@@ -350,8 +371,9 @@ static void select_lanes(warp *w, const instruction *i, bool largest)
     const uint32_t *a = read_lanes32(w, &i->operand[1], type, &room[0], &defined[0]);
     const uint32_t *b = read_lanes32(w, &i->operand[2], type, &room[1], &defined[1]);
     for (int l = 0; l < LANES; l++) {
-        d.v[l] = select_half(f, a[l] & 0xffff, b[l] & 0xffff, largest, nan_wins);
-        if (type_bytes(type) == 4) d.v[l] |= select_half(f, a[l] >> 16, b[l] >> 16, largest, nan_wins) << 16;
+        const uint32_t x = i->mods.ftz ? flush_halves(f, a[l]) : a[l], y = i->mods.ftz ? flush_halves(f, b[l]) : b[l];
+        d.v[l] = select_half(f, x & 0xffff, y & 0xffff, largest, nan_wins);
+        if (type_bytes(type) == 4) d.v[l] |= select_half(f, x >> 16, y >> 16, largest, nan_wins) << 16;
     }
     write_lanes32(w, &i->operand[0], type, d.v, defined[0] & defined[1]);
 }
@@ -375,6 +397,10 @@ static void change_sign(warp *w, const instruction *i, bool clear)
     uint32_t defined;
     const uint32_t *a = type == TYPE_F32 ? read_floats(w, i, 1, &room, &defined)
                                          : read_lanes32(w, &i->operand[1], type, &room, &defined);
+    if (i->mods.ftz && type != TYPE_F32) {
+        for (int l = 0; l < LANES; l++) room.v[l] = flush_halves(number_format_of(type), a[l]);
+        a = room.v;
+    }
     if (clear)
         for (int l = 0; l < LANES; l++) d.v[l] = a[l] & ~sign;
     else

@@ -348,6 +348,45 @@ static uint32_t add_floats(uint32_t x, uint32_t y, bool flush)
     return f32_flush(f32_canonical(f32_bits(f32_value(f32_flush(x)) + f32_value(f32_flush(y)))));
 }
 
+static uint64_t add_doubles(uint64_t x, uint64_t y)
+{
+    double a, b;
+    memcpy(&a, &x, sizeof a);
+    memcpy(&b, &y, sizeof b);
+    a += b;
+    memcpy(&x, &a, sizeof x);
+    return x;
+}
+
+/* Of f16 and bf16, and of pairs of them each half; subnormals count. */
+static uint32_t add_halves(emulator_type type, uint32_t x, uint32_t y)
+{
+    const number_format *f = number_format_of(type);
+    uint32_t d = 0;
+    for (int at = 0; at < 8 * type_bytes(type); at += 16) {
+        const double a = number_widen(f, x >> at & 0xffff), b = number_widen(f, y >> at & 0xffff);
+        d |= number_round(f, odd_sum(a, b), ROUND_RN, false) << at;
+    }
+    return d;
+}
+
+static uint64_t add_values(emulator_type type, uint64_t x, uint64_t y, bool global)
+{
+    switch (type) {
+    case TYPE_F32:
+        return add_floats((uint32_t)x, (uint32_t)y, global);
+    case TYPE_F64:
+        return add_doubles(x, y);
+    case TYPE_F16:
+    case TYPE_BF16:
+    case TYPE_F16X2:
+    case TYPE_BF16X2:
+        return add_halves(type, (uint32_t)x, (uint32_t)y);
+    default:
+        return x + y;
+    }
+}
+
 /* Values are extended to 64 bits as the type says. */
 static bool is_less(emulator_type type, uint64_t x, uint64_t y)
 {
@@ -359,7 +398,7 @@ static uint64_t combine(const instruction *i, uint64_t old, uint64_t b, uint64_t
     const emulator_type type = i->mods.type[0];
     switch (i->mods.mode) {
     case MODE_ADD:
-        return type == TYPE_F32 ? add_floats((uint32_t)old, (uint32_t)b, global) : old + b;
+        return add_values(type, old, b, global);
     case MODE_MIN:
         return is_less(type, b, old) ? b : old;
     case MODE_MAX:

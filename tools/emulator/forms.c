@@ -31,7 +31,8 @@ static emulator_type scale_type(emulator_type type, char scale)
         emulator_type from, to;
     } scaled[] = {
         {'w', TYPE_U16, TYPE_U32}, {'w', TYPE_S16, TYPE_S32}, {'w', TYPE_U32, TYPE_U64}, {'w', TYPE_S32, TYPE_S64},
-        {'h', TYPE_B64, TYPE_B32}, {'h', TYPE_B32, TYPE_B16}, {'k', TYPE_B64, TYPE_B16},
+        {'h', TYPE_B64, TYPE_B32}, {'h', TYPE_B32, TYPE_B16}, {'h', TYPE_B16, TYPE_B8},  {'k', TYPE_B64, TYPE_B16},
+        {'k', TYPE_B32, TYPE_B8},
     };
     for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++)
         if (scaled[i].scale == scale && scaled[i].from == type) return scaled[i].to;

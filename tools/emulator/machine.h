@@ -52,6 +52,7 @@ struct warp {
     uint32_t *slot_defined;    /* [slots] mask of lanes */
     uint32_t *predicate;       /* [entry.predicates] mask of lanes */
     uint32_t *predicate_defined;
+    uint32_t carry, carry_defined; /* CC.CF of extended arithmetic */
     uint64_t *written;         /* [slots] warp.executed when it was last written: wgmma.fence orders what came before */
     uint32_t *pending;         /* [slots] number of the wgmma group that owns the register, 0: none; touching it is WGMMA_REGISTERS;
                                   with bit 31: the destination of a tcgen05.ld, TCGEN05_ORDER */

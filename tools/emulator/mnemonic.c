@@ -92,6 +92,19 @@ static const struct {
     word_kind kind;
     unsigned value;
 } words[] = {
+    {"testp", "finite", WORD_MODE, MODE_TEST_FINITE},
+    {"testp", "infinite", WORD_MODE, MODE_TEST_INFINITE},
+    {"testp", "number", WORD_MODE, MODE_TEST_NUMBER},
+    {"testp", "notanumber", WORD_MODE, MODE_TEST_NOTANUMBER},
+    {"testp", "normal", WORD_MODE, MODE_TEST_NORMAL},
+    {"testp", "subnormal", WORD_MODE, MODE_TEST_SUBNORMAL},
+    {"set", "lo", WORD_COMPARE, COMPARE_LT},
+    {"set", "ls", WORD_COMPARE, COMPARE_LE},
+    {"set", "hi", WORD_COMPARE, COMPARE_GT},
+    {"set", "hs", WORD_COMPARE, COMPARE_GE},
+    {"set", "and", WORD_BOOLEAN, 1},
+    {"set", "or", WORD_BOOLEAN, 2},
+    {"set", "xor", WORD_BOOLEAN, 3},
     {"setp", "lo", WORD_COMPARE, COMPARE_LT},
     {"setp", "ls", WORD_COMPARE, COMPARE_LE},
     {"setp", "hi", WORD_COMPARE, COMPARE_GT},
@@ -127,6 +140,21 @@ static const struct {
     {NULL, "ftz", WORD_FTZ, 0},
     {NULL, "approx", WORD_APPROX, 0},
     {NULL, "wide", WORD_WIDE, 0},
+    {NULL, "cc", WORD_EXTRA, EXTRA_CC},
+    {"madc", "hi", WORD_HIGH, 0},
+    {"madc", "lo", WORD_NOTHING, 0},
+    {"mul24", "hi", WORD_HIGH, 0},
+    {"mul24", "lo", WORD_NOTHING, 0},
+    {"mad24", "hi", WORD_HIGH, 0},
+    {"mad24", "lo", WORD_NOTHING, 0},
+    {"dp2a", "hi", WORD_HIGH, 0},
+    {"dp2a", "lo", WORD_NOTHING, 0},
+    {"bmsk", "clamp", WORD_EXTRA, EXTRA_CLAMP},
+    {"bmsk", "wrap", WORD_NOTHING, 0},
+    {"szext", "clamp", WORD_EXTRA, EXTRA_CLAMP},
+    {"szext", "wrap", WORD_NOTHING, 0},
+    {"cvt", "pack", WORD_NOTHING, 0},
+    {NULL, "noftz", WORD_NOTHING, 0},
     {"mul", "hi", WORD_HIGH, 0},
     {"mad", "hi", WORD_HIGH, 0},
     {"mul", "lo", WORD_NOTHING, 0},
@@ -458,9 +486,20 @@ static bool shape_is_known(const modifiers *m)
     return m->type[0] != TYPE_S32 || m->n % 16 == 0 || m->n <= 24;
 }
 
+static bool names_texture(const char *text)
+{
+    static const char *const mnemonics[] = {"tex", "tld4", "txq", "istypep", "suld", "sust", "sured", "suq"};
+    for (size_t i = 0; i < sizeof mnemonics / sizeof *mnemonics; i++)
+        if (word_is(text, strcspn(text, "."), mnemonics[i])) return true;
+    return false;
+}
+
 _Noreturn static void report_unknown(parser *p, token mnemonic, const char *text, const form *closest,
                                      const char *furthest)
 {
+    if (names_texture(text))
+        parse_fail(p, mnemonic.line, EMULATOR_UNKNOWN_FORM,
+                   "'%s': the interpreter has no textures and surfaces; load from global memory instead", text);
     if (!closest)
         parse_fail(p, mnemonic.line, EMULATOR_UNKNOWN_FORM, "'%s' is no instruction that the interpreter knows", text);
     if (!*furthest)

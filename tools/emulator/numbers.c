@@ -1,6 +1,7 @@
 /* Floats of every format as exact doubles, and doubles rounded to every format. */
 #include "numbers.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -33,6 +34,12 @@ const number_format *number_format_of(emulator_type type)
     default:
         return NULL;
     }
+}
+
+uint32_t number_flush(const number_format *f, uint32_t bits)
+{
+    const uint32_t exponent = ((1u << f->exponent_bits) - 1) << f->mantissa_bits;
+    return bits & exponent ? bits : bits & 1u << (f->exponent_bits + f->mantissa_bits);
 }
 
 static uint64_t double_bits(double x)
@@ -191,5 +198,40 @@ double number_round_integer(double x, emulator_rounding rounding)
         return ceil(x);
     default:
         return rint(x);
+    }
+}
+
+uint64_t number_largest_integer(emulator_type type)
+{
+    const bool is_signed = type == TYPE_S8 || type == TYPE_S16 || type == TYPE_S32 || type == TYPE_S64;
+    return UINT64_MAX >> (64 - 8 * type_bytes(type) + (is_signed ? 1 : 0));
+}
+
+uint64_t number_to_integer(double x, emulator_type to, emulator_rounding rounding)
+{
+    if (isnan(x)) return type_bytes(to) == 8 ? UINT64_C(1) << 63 : 0;
+    const bool is_signed = to == TYPE_S8 || to == TYPE_S16 || to == TYPE_S32 || to == TYPE_S64;
+    const uint64_t most = number_largest_integer(to);
+    const double rounded = number_round_integer(x, rounding);
+    if (is_signed) {
+        const double bound = ldexp(1, 8 * type_bytes(to) - 1);
+        if (rounded >= bound) return most;
+        return rounded <= -bound ? (uint64_t)(-(int64_t)most - 1) : (uint64_t)(int64_t)rounded;
+    }
+    if (rounded <= 0) return 0;
+    return rounded >= ldexp(1, 8 * type_bytes(to)) ? most : (uint64_t)rounded;
+}
+
+int number_rounding_mode(emulator_rounding rounding)
+{
+    switch (rounding) {
+    case ROUND_RZ:
+        return FE_TOWARDZERO;
+    case ROUND_RM:
+        return FE_DOWNWARD;
+    case ROUND_RP:
+        return FE_UPWARD;
+    default:
+        return FE_TONEAREST;
     }
 }

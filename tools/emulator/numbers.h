@@ -36,6 +36,17 @@ double odd_root(double a);
 /* 64 bits rounded to odd, as above. */
 double odd_from_u64(uint64_t v);
 
+/* .ftz: subnormals become zeros of their sign. */
+uint32_t number_flush(const number_format *f, uint32_t bits);
+
+/* The processor's rounding mode (fenv.h) of RN, RZ, RM, RP; of anything else that of RN. */
+int number_rounding_mode(emulator_rounding rounding);
+
+uint64_t number_largest_integer(emulator_type type);
+/* To an integer type, rounded as number_round_integer does. Out of range is the nearest bound; NaN is 0, or in 64 bits
+ * only the top bit. */
+uint64_t number_to_integer(double x, emulator_type to, emulator_rounding rounding);
+
 /* x rounded to an integer: RNI, RZI, RMI, RPI (or RN, RZ, RM, RP). */
 double number_round_integer(double x, emulator_rounding rounding);
 

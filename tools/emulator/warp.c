@@ -43,6 +43,7 @@ void warp_reset(warp *w)
     w->active = w->alive;
     w->next = 0;
     w->executed = 0;
+    w->carry_defined = 0;
     memset(&w->clock, 0, sizeof w->clock);
     w->clock.time[w->index] = 1;
     w->at = NULL;
