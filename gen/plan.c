@@ -35,6 +35,7 @@ static void plan_products(decode_plan *p)
     p->tiles_sharing = p->padded_heads >= 8 ? 1 : p->padded_heads == 4 ? 2 : 4;
     p->accumulators = 4 / p->tiles_sharing;
     p->thread_heads = p->padded_heads == 1 ? 1 : 2 * p->head_blocks;
+    p->numbers_exchanged = p->tiles_sharing < 4;
     p->q_limbs = 3;
     p->p_limbs = 3;
     p->qk_columns = p->padded_heads == 1 ? 16 : 8 * p->q_limbs * p->head_blocks;
@@ -55,11 +56,14 @@ static void plan_products(decode_plan *p)
     p->p_bytes = round_up(p->p_lbo * (uint32_t)(p->block_tokens / 16), 128);
 }
 
+/* Numbers of the tokens of a consumer's four warps. */
+static uint32_t numbers_bytes(const decode_plan *p) { return p->numbers_exchanged ? 4 * NUMBERS_WARP_BYTES : 0; }
+
 /* Bytes of everything but the rings, for a number of consumers. */
 static uint32_t fixed_bytes(const decode_plan *p, int consumers)
 {
     uint32_t barriers = 2 * MAX_STAGES * 16;
-    return (uint32_t)consumers * (p->p_bytes + p->q_bytes + EXCHANGE_BYTES + barriers) + SCHEDULE_BYTES + 256;
+    return (uint32_t)consumers * (p->p_bytes + p->q_bytes + numbers_bytes(p) + EXCHANGE_BYTES + barriers) + SCHEDULE_BYTES + 256;
 }
 
 static ring_plan plan_ring(const decode_plan *p, uint32_t begin, uint32_t end, shared_name stages_at, shared_name barriers_at)
@@ -119,6 +123,7 @@ static void plan_shared(decode_plan *p)
         [SHARED_RING_V] = {"ring_v", 0, n * (uint32_t)p->v_ring.stages * p->v_ring.stage_bytes, 128},
         [SHARED_P] = {"p_limbs", 0, n * p->p_bytes, 128},
         [SHARED_Q] = {"q_limbs", 0, n * p->q_bytes, 128},
+        [SHARED_NUMBERS] = {"numbers", 0, n * numbers_bytes(p), 16},
         [SHARED_EXCHANGE] = {"exchange", 0, n * EXCHANGE_BYTES, 16},
         [SHARED_BARRIERS_K] = {"barriers_k", 0, n * (uint32_t)p->k_ring.stages * 16, 8},
         [SHARED_BARRIERS_V] = {"barriers_v", 0, n * (uint32_t)p->v_ring.stages * 16, 8},

@@ -36,7 +36,7 @@ typedef enum decode_param {
 /* A named part of shared memory. */
 typedef struct shared_region {
     const char *name;
-    uint32_t offset, bytes, align;
+    uint32_t offset, bytes, align; /* bytes may be 0 */
 } shared_region;
 
 typedef enum shared_name {
@@ -44,6 +44,7 @@ typedef enum shared_name {
     SHARED_RING_V,    /* V codes and metadata, likewise */
     SHARED_P,         /* limbs of P' of each consumer, a tensor-core B operand */
     SHARED_Q,         /* limbs of Q of each consumer, a tensor-core B operand */
+    SHARED_NUMBERS,   /* numbers of a block's tokens, by consumer and warp (templates/stage_numbers.c) */
     SHARED_EXCHANGE,  /* maxima and sums exchanged between the warps of a consumer */
     SHARED_BARRIERS_K, /* mbarriers of the K stages: [consumer][stage]{full, empty} */
     SHARED_BARRIERS_V, /* of the V stages */
@@ -59,6 +60,8 @@ typedef struct ring_plan {
     uint32_t stage_bytes;
     shared_name stages_at, barriers_at;
 } ring_plan;
+
+enum { NUMBERS_WARP_BYTES = 1792 }; /* of the numbers of a warp's tokens in a block */
 
 typedef struct decode_plan {
     config cfg;
@@ -80,6 +83,7 @@ typedef struct decode_plan {
     int tiles_sharing;                  /* token tiles whose scores share one accumulator (few heads) */
     int accumulators;                   /* score accumulators of a block: 4 / tiles_sharing */
     int thread_heads;                   /* heads whose scores one thread holds */
+    bool numbers_exchanged;             /* several lanes hold scores of a token: its numbers are made once and exchanged through shared memory */
     int score_flight;                   /* accumulators of the first product computed at a time */
     int tile_flight;                    /* token tiles whose operands are in registers at a time */
     int value_flight;                   /* chunks of the second product whose operands are in registers at a time */

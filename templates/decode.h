@@ -11,7 +11,7 @@ enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_STEPS = 8, MAX_C
 enum {
     EXCHANGE_Q_MAX = 0,      /* float[4]: largest |Q| seen by each warp */
     EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
-    EXCHANGE_MAXIMA = 128,   /* float[2][16][4]: by block modulo 2, head and warp, largest score plus log2 of the largest V scale less 22.9 */
+    EXCHANGE_MAXIMA = 128,   /* float[2][16][4]: by block modulo 2, head and warp, largest score' less 22.9 */
     EXCHANGE_SUMS = 128,     /* at the end of an item float[2][16][4]: the sums of P and of P * V minimum, by head and warp */
     EXCHANGE_SET = 256,      /* bytes from one set of maxima or sums to the next */
     EXCHANGE_ITEM = 640      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
@@ -19,6 +19,13 @@ enum {
 
 /* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, tokens of the sequence}. */
 enum { SCHEDULE_RECORD = 16, SCHEDULE_WARP_SUMS = 128 /* offset of uint32[16] */ };
+
+/* What scores and weights need of one token (stage_numbers.c). */
+typedef struct token_numbers {
+    ptx_value k_scale, k_minimum; /* the scale in scores per unit of the products' sums */
+    ptx_value v_log;              /* log2 of the V scale */
+    ptx_value v_inverse, v_minimum; /* 1 / V scale, V minimum / V scale */
+} token_numbers;
 
 /* A position in the list of work: item (b, h), block of it, and what is left. All uniform over a role. */
 typedef struct cursor {
@@ -50,10 +57,12 @@ typedef struct decode {
     ptx_value q_descriptor[MAX_TILES][MAX_STEPS]; /* by window of shared tiles and step; 64-bit, if they are kept */
     ptx_value p_descriptor[2 * MAX_CHUNKS];       /* by step of 32 tokens */
     ptx_value p_store;                    /* shared address of this thread's first P' byte */
-    ptx_value k_offset, meta_offset;      /* this thread's bytes in a stage: K words, K metadata of its tokens */
+    ptx_value k_offset;                   /* this thread's K words in a stage, bytes */
+    ptx_value meta_offset;                /* K metadata of the tokens whose numbers this lane makes, in a V stage, bytes */
+    ptx_value pairs_made, pairs_read, logs_read; /* shared addresses in the warp's numbers, if they are exchanged: of tokens made and read */
 
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
-    ptx_value q_step[MAX_TILES];                          /* score per unit of an accumulator's sums and of a K scale of 1 */
+    ptx_value k_step[2];                                  /* score per unit of the sums and of a K scale of 1, for the tokens this lane makes */
     ptx_value q_sum[MAX_THREAD_HEADS];
     ptx_value floor[MAX_THREAD_HEADS];                    /* below which no reference may go */
     ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
@@ -62,9 +71,9 @@ typedef struct decode {
     /* One block */
     ptx_value score_sums[MAX_TILES][32], value_sums[MAX_TILES][32]; /* int32 accumulators of the two products */
     ptx_value value[MAX_CHUNKS][MAX_WORDS];               /* V words */
-    ptx_value k_words[2][MAX_TILES], v_words[2][MAX_TILES]; /* metadata [row half][accumulator] */
+    token_numbers numbers[2], next_numbers[2];            /* of this block's and the following one's token of a row half, if they are not exchanged */
     ptx_value block_reference[MAX_THREAD_HEADS];          /* unit of the block's exponentials */
-    ptx_value score[MAX_TILES][2][MAX_THREAD_HEADS];      /* [accumulator][row half][head] of this block */
+    ptx_value score[MAX_TILES][2][MAX_THREAD_HEADS];      /* score' [accumulator][row half][head] of this block */
     ptx_value next_score[MAX_TILES][2][MAX_THREAD_HEADS]; /* and of the following one */
 } decode;
 
@@ -77,9 +86,17 @@ void stage_empty_sequences(decode *d);
 /* stage_query.c: Q of one item into limbs. */
 void stage_query(decode *d, const cursor *c);
 
-/* stage_score.c: K Q^T of some accumulators [first, end) of a block, the K metadata from its V stage, and the scores into next_score. */
+/* stage_numbers.c: the scales and minima of the following block's tokens, from its V stage, as what its scores and, a block later, its weights need. */
+void stage_numbers_setup(decode *d);     /* called by decode_consumer_setup */
+void stage_numbers_registers(decode *d); /* called by decode_consumer_registers */
+void stage_numbers_query(decode *d, ptx_value step); /* step: score per unit of Q's limbs */
+void stage_numbers(decode *d, const ring *v, const cursor *c, ptx_value block);
+void stage_numbers_of_scores(decode *d, int h, int first, int end, token_numbers *out); /* of row half h, accumulators [first, end) */
+void stage_numbers_of_weights(decode *d, int h, ptx_value block, token_numbers *out);   /* of row half h, all accumulators */
+void stage_numbers_take_next(decode *d); /* those last made become the current block's */
+
+/* stage_score.c: K Q^T of some accumulators [first, end) of a block; waits for it and leaves the scores in next_score. */
 void stage_score_issue(decode *d, const ring *k, int first, int end);
-void stage_score_metadata(decode *d, const ring *v);
 void stage_score_combine(decode *d, int first, int end);
 
 /* stage_softmax.c: mask and each warp's maxima of the following block, and a barrier later its reference; the current block's exponentials and
@@ -87,10 +104,10 @@ void stage_score_combine(decode *d, int first, int end);
 typedef struct softmax_sums {
     ptx_value l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS]; /* of this block: weights, weights times V minimum */
 } softmax_sums;
-void stage_softmax_maxima(decode *d, const ring *v, const cursor *c, ptx_value block);
+void stage_softmax_maxima(decode *d, const cursor *c, ptx_value block);
 void stage_softmax_reference(decode *d, ptx_value block);
 void stage_softmax_start(decode *d, softmax_sums *sums);
-void stage_softmax_weights(decode *d, int h, softmax_sums *sums);
+void stage_softmax_weights(decode *d, int h, ptx_value block, softmax_sums *sums);
 void stage_softmax_add(decode *d, const softmax_sums *sums, ptx_value factor[MAX_THREAD_HEADS]);
 
 /* stage_value.c: the first words of V, V^T P'^T of some channel tiles [first, end), and its sums added to the output. */
@@ -104,9 +121,6 @@ void stage_output_start(decode *d); /* records of a worker that has written noth
 
 /* Lanes of a quad that hold the scores of different heads; the others hold those of other token tiles. */
 static inline int decode_head_lanes(const decode_plan *p) { return 4 / p->tiles_sharing; }
-
-/* Loads this thread's metadata words [row half][accumulator] at a shared address. */
-void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES]);
 
 /* stage_setup.c: before the first block. */
 void decode_init_barriers(decode *d);
@@ -137,6 +151,7 @@ void decode_wait(decode *d, ptx_value barrier, ptx_value parity); /* until the p
 void decode_consumer_sync(decode *d);                             /* the 128 threads of a consumer */
 ptx_value decode_combine_limbs(decode *d, ptx_value high, ptx_value middle, ptx_value low); /* to float32 */
 ptx_value decode_first_token(decode *d);                           /* token of a block that this thread's score (0, 0) belongs to */
+ptx_value decode_tokens_left(decode *d, const cursor *c, ptx_value block); /* tokens of the sequence from a block on */
 ptx_value decode_first_head(decode *d);                            /* head of this thread's element 0 */
 int decode_head_offset(int e);                                     /* head of this thread's element e, less that of element 0 */
 

@@ -88,6 +88,11 @@ ptx_value decode_first_token(decode *d)
     return ptx_mad_lo(b, decode_token_group(d, tid), ptx_imm(d->p->accumulators), token);
 }
 
+ptx_value decode_tokens_left(decode *d, const cursor *c, ptx_value block)
+{
+    return ptx_sub(d->b, c->length, ptx_mul_lo(d->b, block, ptx_imm(d->p->block_tokens)));
+}
+
 /* Ring of one worker, at its first stage. */
 ring ring_start(decode *d, const ring_plan *plan, ptx_value consumer)
 {

@@ -3,13 +3,13 @@
  *   producer warp c             rings c in shared memory        consumer warpgroup c, block i
  *   ---------------             ------------------------        -----------------------------
  *   pages of block b+1                                          wait K full(i+1); K words, mask -----> QK(i+1), first half (tensor cores)
- *   wait K empty  <-------------------------------------+       exponentials(i), first half                          |
- *   copy K codes -------------> K stage: codes          |       wait V full(i+1); K metadata(i+1)                    |
+ *   wait K empty  <-------------------------------------+       wait V full(i+1); numbers of its tokens(i+1)         |
+ *   copy K codes -------------> K stage: codes          |       exponentials(i), first half                          |
  *                                                       |       scores(i+1) <----------------------------------------+
  *                                                       +------ K words, mask; K empty(i+1) -----> QK(i+1), second half
  *   wait V empty  <-------------------------------------+       exponentials(i), second half; P'(i) in shared memory |
  *   copy the rest of                                    |       scores(i+1) <----------------------------------------+
- *   block b's pages ----------> V stage: V codes,       |       V metadata(i+1): each warp's maxima(i+1)
+ *   block b's pages ----------> V stage: V codes,       |       each warp's maxima(i+1)
  *                               K and V metadata        |       barrier: P'(i) is complete, the maxima(i+1) are there
  *                                                       |       V words, mask -------------------> PV(i)
  *                                                       +------ V empty(i); O = O * factor(i) + PV(i) <--+
@@ -41,6 +41,19 @@ static void take_next_scores(decode *d)
     for (int acc = 0; acc < d->p->accumulators; acc++)
         for (int h = 0; h < 2; h++)
             for (int e = 0; e < d->p->thread_heads; e++) ptx_mov_f32_to(d->b, d->score[acc][h][e], d->next_score[acc][h][e]);
+    stage_numbers_take_next(d);
+}
+
+/* Starts some accumulators more of a block's scores, as soon as those before are in registers; K is given back with the last ones. */
+static void advance_scores(decode *d, ring *k, int *issued)
+{
+    int some = d->p->score_flight;
+    if (*issued > 0) stage_score_combine(d, *issued - some, *issued);
+    stage_score_issue(d, k, *issued, *issued + some);
+    *issued += some;
+    if (*issued < d->p->accumulators) return;
+    ring_release(d, k);
+    ring_advance(d, k);
 }
 
 /* One block; with `next`, the following block's scores are computed under this one's softmax, some before and some after the first exponentials, and
@@ -48,38 +61,32 @@ static void take_next_scores(decode *d)
 static void consume_block(decode *d, ring *k, ring *v, ring *released, const cursor *c, bool next)
 {
     ptx_builder *b = d->b;
-    int all = d->p->accumulators, some = d->p->score_flight;
+    int all = d->p->accumulators, issued = 0;
     ring next_v = *v;
     softmax_sums sums;
     ptx_value next_block = ptx_add(b, c->block, ptx_imm(1));
     stage_softmax_start(d, &sums);
     if (next) {
         decode_wait(d, decode_barrier(d, k), k->parity);
-        stage_score_issue(d, k, 0, some);
+        advance_scores(d, k, &issued);
     }
     decode_wait(d, ptx_at(decode_barrier(d, released), 8), released->parity); /* all four warps are done with the P' of the block before */
-    stage_softmax_weights(d, 0, &sums);
+    stage_softmax_weights(d, 0, c->block, &sums);
     next_v.stage = ptx_mov_b32(b, v->stage);
     next_v.parity = ptx_mov_b32(b, v->parity);
     ring_advance(d, &next_v);
     if (next) {
         decode_wait(d, decode_barrier(d, &next_v), next_v.parity);
-        stage_score_metadata(d, &next_v);
-        for (int acc = some; acc < all; acc += some) {
-            ptx_wgmma_wait(b, ptx_imm(0));
-            stage_score_combine(d, acc - some, acc);
-            stage_score_issue(d, k, acc, acc + some);
-        }
-        ring_release(d, k);
-        ring_advance(d, k);
+        stage_numbers(d, &next_v, c, next_block);
+        if (issued < all) advance_scores(d, k, &issued);
     }
-    stage_softmax_weights(d, 1, &sums);
+    stage_softmax_weights(d, 1, c->block, &sums);
     ptx_value factor[MAX_THREAD_HEADS];
     stage_softmax_add(d, &sums, factor);
     if (next) {
-        ptx_wgmma_wait(b, ptx_imm(0));
-        stage_score_combine(d, all - some, all);
-        stage_softmax_maxima(d, &next_v, c, next_block);
+        while (issued < all) advance_scores(d, k, &issued);
+        stage_score_combine(d, all - d->p->score_flight, all);
+        stage_softmax_maxima(d, c, next_block);
     }
     ptx_fence_proxy_async(b); /* P' limbs, written a while ago, become visible to the tensor cores */
     stage_value_load(d, v);
@@ -101,18 +108,14 @@ static void consume_block(decode *d, ring *k, ring *v, ring *released, const cur
 static void first_block(decode *d, ring *k, const ring *v, const cursor *c)
 {
     ptx_builder *b = d->b;
+    int all = d->p->accumulators;
     ptx_scope_push(b, "first");
     decode_wait(d, decode_barrier(d, k), k->parity);
     decode_wait(d, decode_barrier(d, v), v->parity);
-    stage_score_metadata(d, v);
-    for (int acc = 0; acc < d->p->accumulators; acc += d->p->score_flight) {
-        stage_score_issue(d, k, acc, acc + d->p->score_flight);
-        ptx_wgmma_wait(b, ptx_imm(0));
-        stage_score_combine(d, acc, acc + d->p->score_flight);
-    }
-    ring_release(d, k);
-    ring_advance(d, k);
-    stage_softmax_maxima(d, v, c, c->block);
+    stage_numbers(d, v, c, c->block);
+    for (int issued = 0; issued < all;) advance_scores(d, k, &issued);
+    stage_score_combine(d, all - d->p->score_flight, all);
+    stage_softmax_maxima(d, c, c->block);
     decode_consumer_sync(d);
     stage_softmax_reference(d, c->block);
     take_next_scores(d);

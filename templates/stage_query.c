@@ -102,21 +102,6 @@ static void store_limbs(decode *d, const q_vector *v, ptx_value step_inverse)
     }
 }
 
-/* Score per unit of an accumulator's sums: the step times 2^-(bits * field) of this thread's token tile. */
-static void set_steps(decode *d, ptx_value step)
-{
-    ptx_builder *b = d->b;
-    const decode_plan *p = d->p;
-    const encoding *codes = p->cfg.k.codes;
-    ptx_value group = decode_token_group(d, d->hq);
-    for (int acc = 0; acc < p->accumulators; acc++) {
-        ptx_value tile = ptx_add(b, ptx_mul_lo(b, group, ptx_imm(p->accumulators)), ptx_imm(acc)), field = ptx_and(b, tile, ptx_imm(codes->fields - 1));
-        ptx_value exponent = ptx_mul_lo(b, field, ptx_imm(codes->bits));
-        exponent = ptx_shl(b, ptx_sub(b, ptx_imm(127), exponent), ptx_imm(23));
-        ptx_mul_f32_to(b, d->q_step[acc], step, ptx_bits_to_f32(b, exponent));
-    }
-}
-
 void stage_query(decode *d, const cursor *c)
 {
     ptx_builder *b = d->b;
@@ -145,7 +130,7 @@ void stage_query(decode *d, const cursor *c)
     ptx_value inverse = ptx_mul_f32(b, ptx_rcp(b, largest), ptx_fimm((float)FULL_SCALE));
     for (int s = 0; s < steps; s++) store_limbs(d, &vector[s], inverse);
     ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2);
-    set_steps(d, ptx_mul_f32(b, ptx_mul_f32(b, largest, ptx_fimm(1.0f / FULL_SCALE)), scale));
+    stage_numbers_query(d, ptx_mul_f32(b, ptx_mul_f32(b, largest, ptx_fimm(1.0f / FULL_SCALE)), scale));
     ptx_fence_proxy_async(b);
     decode_consumer_sync(d);
     ptx_value sums = ptx_mad_lo(b, decode_first_head(d), ptx_imm(4), d->exchange);

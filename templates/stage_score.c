@@ -44,56 +44,29 @@ void stage_score_issue(decode *d, const ring *k, int first, int end)
     ptx_scope_pop(b);
 }
 
-/* As many neighbouring tokens for each row half as there are accumulators. */
-void stage_metadata(decode *d, ptx_value address, ptx_value words[2][MAX_TILES])
-{
-    ptx_builder *b = d->b;
-    ptx_scope_push(b, "metadata");
-    for (int h = 0; h < 2; h++) {
-        ptx_value at = ptx_at(address, h * 32 * METADATA_BYTES);
-        switch (d->p->accumulators) {
-        case 1: ptx_ld_shared_b32_to(b, words[h][0], at); break;
-        case 2: ptx_emit(b, PTX_OP_ld_shared_v2, (ptx_value[]){words[h][0], words[h][1], at}, 3, 0); break;
-        default: ptx_emit(b, PTX_OP_ld_shared_v4, (ptx_value[]){words[h][0], words[h][1], words[h][2], words[h][3], at}, 5, 0); break;
-        }
-    }
-    ptx_scope_pop(b);
-}
-
 void stage_score_combine(decode *d, int first, int end)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
+    token_numbers numbers[2][MAX_TILES];
     ptx_scope_push(b, "k");
-    for (int acc = first; acc < end; acc++) {
-        const ptx_value *sums = d->score_sums[acc % p->score_flight];
-        for (int h = 0; h < 2; h++) {
-            ptx_value meta[2]; /* minimum, scale */
-            ptx_scope_push(b, "metadata");
-            ptx_split_b32(b, meta, d->k_words[h][acc]);
-            ptx_value minimum = ptx_cvt_f32_f16(b, meta[0]), scale = ptx_cvt_f32_f16(b, meta[1]);
-            ptx_scope_pop(b);
-            ptx_scope_push(b, "scale");
-            scale = ptx_mul_f32(b, scale, d->q_step[acc]);
-            ptx_scope_pop(b);
+    for (int h = 0; h < 2; h++) stage_numbers_of_scores(d, h, first, end, numbers[h]);
+    ptx_wgmma_wait(b, ptx_imm(0));
+    for (int h = 0; h < 2; h++) {
+        for (int acc = first; acc < end; acc++) {
+            const ptx_value *sums = d->score_sums[acc % p->score_flight];
+            const token_numbers *n = &numbers[h][acc - first];
             for (int e = 0; e < p->thread_heads; e++) {
                 ptx_scope_push(b, "combine");
                 int at = (e / 2) * 12 + 2 * h + e % 2, stride = p->padded_heads == 1 ? 1 : 4;
                 ptx_value dot = decode_combine_limbs(d, sums[at], sums[at + stride], sums[at + (stride == 1 ? 4 : 8)]);
                 ptx_scope_pop(b);
                 ptx_scope_push(b, "scale");
-                ptx_value offset = ptx_mul_f32(b, minimum, d->q_sum[e]);
-                ptx_fma_f32_to(b, d->next_score[acc][h][e], dot, scale, offset);
+                ptx_value offset = ptx_fma_f32(b, n->k_minimum, d->q_sum[e], n->v_log);
+                ptx_fma_f32_to(b, d->next_score[acc][h][e], dot, n->k_scale, offset);
                 ptx_scope_pop(b);
             }
         }
     }
     ptx_scope_pop(b);
-}
-
-void stage_score_metadata(decode *d, const ring *v)
-{
-    ptx_scope_push(d->b, "k");
-    stage_metadata(d, ptx_add(d->b, decode_stage(d, v), d->meta_offset), d->k_words);
-    ptx_scope_pop(d->b);
 }

@@ -99,14 +99,10 @@ void decode_consumer_setup(decode *d)
 
     if (p->descriptors_kept) make_descriptors(d);
 
-    /* Places in a stage: this warp's K chunk, its tokens' metadata, this thread's V words */
+    /* Places in a stage: this warp's K chunk, its tokens' metadata */
     ptx_value group = decode_token_group(d, d->lane);
     d->k_offset = ptx_mad_lo(b, d->lane, ptx_imm(16), ptx_mul_lo(b, d->warp, ptx_imm(p->page.k_chunk_bytes)));
-    ptx_value page = ptx_div_power(b, d->warp, p->chunks_per_page), chunk = ptx_and(b, d->warp, ptx_imm(p->chunks_per_page - 1));
-    ptx_value meta = ptx_add(b, ptx_mul_lo(b, page, ptx_imm(p->v_ring.page_bytes)), ptx_imm(p->page.k_metadata - p->v_ring.page_offset));
-    meta = ptx_mad_lo(b, chunk, ptx_imm(CHUNK_TOKENS * METADATA_BYTES), meta);
-    meta = ptx_mad_lo(b, d->rr, ptx_imm(4 * METADATA_BYTES), meta);
-    d->meta_offset = ptx_mad_lo(b, group, ptx_imm(p->accumulators * METADATA_BYTES), meta);
+    stage_numbers_setup(d);
     /* First P' byte: 16-token slab 4 * warp + rr / 4, head row, byte 4 * (rr % 4) + first tile */
     ptx_value slab = ptx_mad_lo(b, d->warp, ptx_imm(4), ptx_shr_u32(b, d->rr, ptx_imm(2))), head = decode_first_head(d);
     ptx_value store = ptx_mad_lo(b, head, ptx_imm(16), ptx_mad_lo(b, slab, ptx_imm(p->p_lbo), d->p_limbs));
@@ -121,7 +117,6 @@ void decode_consumer_registers(decode *d)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    for (int acc = 0; acc < p->accumulators; acc++) d->q_step[acc] = ptx_reg(b, PTX_KIND_F);
     for (int e = 0; e < p->thread_heads; e++) {
         d->q_sum[e] = ptx_reg(b, PTX_KIND_F);
         d->reference[e] = ptx_reg(b, PTX_KIND_F);
@@ -137,11 +132,7 @@ void decode_consumer_registers(decode *d)
                 d->next_score[acc][h][e] = ptx_reg(b, PTX_KIND_F);
             }
     }
-    for (int acc = 0; acc < p->accumulators; acc++)
-        for (int h = 0; h < 2; h++) {
-            d->k_words[h][acc] = ptx_reg(b, PTX_KIND_R);
-            d->v_words[h][acc] = ptx_reg(b, PTX_KIND_R);
-        }
+    stage_numbers_registers(d);
     /* both products use the same accumulators, unless they differ in length, which would tie ptxas's hands */
     for (int tile = 0; tile < MAX_TILES; tile++)
         for (int n = 0; n < p->pv_columns / 2; n++) {

@@ -1,16 +1,18 @@
-/* Softmax: the maxima of the following block, and exponentials of the current one relative to its own maximum; P' = P * V scale as three unsigned
- * 8-bit limbs.
+/* Softmax: the maxima of the following block, and exponentials of the current one relative to its own maximum: P' = 2^(score' - reference), the
+ * weight times the V scale, as three unsigned 8-bit limbs.
  *
- * The reference of a head is its largest score plus log2 of the largest V scale minus 22.9, so that P' lies below 2^23 and adding 2^23 leaves it as
- * an integer in the mantissa. The running sums l, z and O are in units of 2^reference of the block last added. */
+ * The reference of a head is its largest score' in the block less 22.9, so that P' lies below 2^23 and adding 2^23 leaves it as an integer in the
+ * mantissa. The running sums l, z and O are in units of 2^reference of the block last added. */
 #include "decode.h"
 
 #include <math.h>
 
 static const float magic = 8388608.0f; /* 2^23 */
-static const float depth = 60;         /* log2 of how far below the highest so far a reference may lie: the sums stay within float32 */
+/* log2 of how far below the highest so far a reference may lie. A block adds at most 2^(22.9 + 40 + 8) to z, in units of its own reference, where 2^40 is
+   the largest |V minimum| over the least V scale and 2^8 the tokens; with what lies `depth` higher, the sums of 2^12 blocks stay within float32. */
+static const float depth = 40;
 
-/* Tokens past the end of the sequence get no weight and finite metadata, whatever the page holds there. */
+/* Tokens past the end of the sequence get no weight, whatever the page holds there. */
 static void mask_tail(decode *d, ptx_value tokens_left)
 {
     ptx_builder *b = d->b;
@@ -23,7 +25,6 @@ static void mask_tail(decode *d, ptx_value tokens_left)
     for (int acc = 0; acc < p->accumulators; acc++) {
         for (int h = 0; h < 2; h++) {
             ptx_value token = ptx_add(b, first_token, ptx_imm(32 * h + acc)), inside = ptx_setp_lt(b, token, tokens_left);
-            ptx_selp_b32_to(b, d->v_words[h][acc], d->v_words[h][acc], ptx_imm(0), inside);
             for (int e = 0; e < p->thread_heads; e++)
                 ptx_selp_f32_to(b, d->next_score[acc][h][e], d->next_score[acc][h][e], ptx_fimm(-INFINITY), inside);
         }
@@ -39,23 +40,18 @@ static ptx_value maxima_of(decode *d, ptx_value base, ptx_value block)
     return ptx_mad_lo(b, ptx_and(b, block, ptx_imm(1)), ptx_imm(EXCHANGE_SET), base);
 }
 
-/* Of a warp's tokens: each head's largest score plus log2 of the largest V scale, into the exchange area. */
+/* Of a warp's tokens: each head's largest score', into the exchange area. */
 static void store_maxima(decode *d, ptx_value block)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    ptx_value maxima[MAX_THREAD_HEADS], halves[2], v_scale = ptx_mov_b32(b, d->v_words[0][0]);
-    for (int e = 0; e < p->thread_heads; e++) maxima[e] = ptx_mov_f32(b, d->next_score[0][0][e]);
-    for (int acc = 0; acc < p->accumulators; acc++) {
-        for (int h = 0; h < 2; h++) {
-            if (acc + h == 0) continue;
-            ptx_max_u32_to(b, v_scale, v_scale, d->v_words[h][acc]); /* scales are not negative and lie in the high half */
-            for (int e = 0; e < p->thread_heads; e++) ptx_max_f32_to(b, maxima[e], maxima[e], d->next_score[acc][h][e]);
-        }
+    ptx_value maxima[MAX_THREAD_HEADS];
+    for (int e = 0; e < p->thread_heads; e++) {
+        maxima[e] = ptx_mov_f32(b, d->next_score[0][0][e]);
+        for (int acc = 0; acc < p->accumulators; acc++)
+            for (int h = 0; h < 2; h++)
+                if (acc + h > 0) ptx_max_f32_to(b, maxima[e], maxima[e], d->next_score[acc][h][e]);
     }
-    ptx_split_b32(b, halves, ptx_redux_max_u32(b, v_scale, ptx_imm(WARP_MASK)));
-    ptx_value largest = ptx_max_f32(b, ptx_cvt_f32_f16(b, halves[1]), ptx_fimm(0x1p-24f)); /* all scales zero: any reference will do */
-    ptx_value unit = ptx_add_f32(b, ptx_lg2(b, largest), ptx_fimm(-22.9f));
     for (int e = 0; e < p->thread_heads; e++)
         for (int delta = decode_head_lanes(p); delta < 32; delta *= 2)
             ptx_max_f32_to(b, maxima[e], maxima[e], ptx_shfl_bfly_f32(b, maxima[e], ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
@@ -63,7 +59,7 @@ static void store_maxima(decode *d, ptx_value block)
     /* lanes that hold the same head write the same value to the same place */
     ptx_value slot = maxima_of(d, d->exchange_slot, block);
     for (int e = 0; e < p->thread_heads; e++)
-        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), ptx_add_f32(b, maxima[e], unit));
+        ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_MAXIMA + decode_head_offset(e) * 16), ptx_add_f32(b, maxima[e], ptx_fimm(-22.9f)));
 }
 
 static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
@@ -74,16 +70,14 @@ static ptx_value largest_of_warps(ptx_builder *b, ptx_value address)
     return ptx_max_f32(b, largest, ptx_max_f32(b, warps[2], warps[3]));
 }
 
-void stage_softmax_maxima(decode *d, const ring *v, const cursor *c, ptx_value block)
+void stage_softmax_maxima(decode *d, const cursor *c, ptx_value block)
 {
-    ptx_builder *b = d->b;
-    ptx_scope_push(b, "v");
-    stage_metadata(d, ptx_at(ptx_add(b, decode_stage(d, v), d->meta_offset), d->p->cfg.page_tokens * METADATA_BYTES), d->v_words);
-    mask_tail(d, ptx_sub(b, c->length, ptx_mul_lo(b, block, ptx_imm(d->p->block_tokens))));
-    ptx_scope_push(b, "maximum");
+    ptx_scope_push(d->b, "v");
+    mask_tail(d, decode_tokens_left(d, c, block));
+    ptx_scope_push(d->b, "maximum");
     store_maxima(d, block);
-    ptx_scope_pop(b);
-    ptx_scope_pop(b);
+    ptx_scope_pop(d->b);
+    ptx_scope_pop(d->b);
 }
 
 void stage_softmax_reference(decode *d, ptx_value block)
@@ -132,36 +126,31 @@ void stage_softmax_start(decode *d, softmax_sums *sums)
     }
 }
 
-void stage_softmax_weights(decode *d, int h, softmax_sums *sums)
+void stage_softmax_weights(decode *d, int h, ptx_value block, softmax_sums *sums)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    ptx_value scale[MAX_TILES], minimum[MAX_TILES];
+    token_numbers numbers[MAX_TILES];
+    const ptx_value second_step = ptx_fimm(ldexpf(1, -p->v.step_bits)); /* its codes stand that much higher (row half 1 is a chunk's second step) */
     ptx_scope_push(b, "v");
-    ptx_scope_push(b, "metadata");
-    for (int acc = 0; acc < p->accumulators; acc++) {
-        ptx_value halves[2];
-        ptx_split_b32(b, halves, d->v_words[h][acc]);
-        minimum[acc] = ptx_cvt_f32_f16(b, halves[0]);
-        scale[acc] = ptx_cvt_f32_f16(b, halves[1]);
-    }
-    ptx_scope_pop(b);
-    ptx_scope_push(b, "scale");
-    if (h > 0 && p->v.step_bits > 0) /* the second step of a chunk */
-        for (int acc = 0; acc < p->accumulators; acc++) scale[acc] = ptx_mul_f32(b, scale[acc], ptx_fimm(ldexpf(1, -p->v.step_bits)));
-    ptx_scope_pop(b);
+    stage_numbers_of_weights(d, h, block, numbers);
     for (int e = 0; e < p->thread_heads; e++) {
         ptx_value u[MAX_TILES];
         for (int acc = 0; acc < p->accumulators; acc++) {
             ptx_scope_push(b, "exponential");
-            ptx_value weight = ptx_ex2(b, ptx_sub_f32(b, d->score[acc][h][e], d->block_reference[e]));
-            if (acc + h == 0) ptx_mov_f32_to(b, sums->l[e], weight);
-            else ptx_add_f32_to(b, sums->l[e], sums->l[e], weight);
+            ptx_value product = ptx_ex2(b, ptx_sub_f32(b, d->score[acc][h][e], d->block_reference[e]));
             ptx_scope_pop(b);
             ptx_scope_push(b, "scale");
-            if (acc + h == 0) ptx_mul_f32_to(b, sums->z[e], weight, minimum[acc]);
-            else ptx_fma_f32_to(b, sums->z[e], weight, minimum[acc], sums->z[e]);
-            u[acc] = ptx_f32_to_bits(b, ptx_fma_f32(b, weight, scale[acc], ptx_fimm(magic)));
+            if (acc + h == 0) {
+                ptx_mul_f32_to(b, sums->l[e], product, numbers[acc].v_inverse);
+                ptx_mul_f32_to(b, sums->z[e], product, numbers[acc].v_minimum);
+            } else {
+                ptx_fma_f32_to(b, sums->l[e], product, numbers[acc].v_inverse, sums->l[e]);
+                ptx_fma_f32_to(b, sums->z[e], product, numbers[acc].v_minimum, sums->z[e]);
+            }
+            ptx_scope_pop(b);
+            ptx_scope_push(b, "limbs");
+            u[acc] = ptx_f32_to_bits(b, h == 0 || p->v.step_bits == 0 ? ptx_add_f32(b, product, ptx_fimm(magic)) : ptx_fma_f32(b, product, second_step, ptx_fimm(magic)));
             ptx_scope_pop(b);
         }
         ptx_scope_push(b, "limbs");

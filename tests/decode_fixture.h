@@ -19,12 +19,13 @@ typedef struct decode_fixture {
     reference_cache cache;
     uint64_t pages, table, lengths_at, q; /* device addresses */
     uint64_t out, lse, workspace;         /* of a run; 0 between runs */
+    double bound; /* of a row's relative error */
     int64_t q_stride, out_stride;
     double *expected, *expected_lse; /* [batch, kv_heads * heads (, head_dim)] */
 } decode_fixture;
 
 /* Empty and one-token sequences, page edges, one that is cut between workers. False: no such spec, or no memory. */
-bool decode_fixture_make(decode_fixture *f, const char *spec, uint64_t seed);
+bool decode_fixture_make(decode_fixture *f, const char *spec, reference_data data, uint64_t seed);
 void decode_fixture_finish(decode_fixture *f); /* a zeroed struct is fine */
 
 typedef enum decode_outcome { DECODE_PASSED, DECODE_FAULT, DECODE_WRONG } decode_outcome;

@@ -457,6 +457,49 @@ static void make_sink(int tokens, int dim, int rows, double scale, float *q, flo
     }
 }
 
+/* Moves each row of q to the mean 1: adding x to all channels of a key then adds scale * dim * x to its scores. */
+static void level(int dim, int rows, float *q)
+{
+    for (int r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int c = 0; c < dim; c++) sum += (double)q[r * dim + c];
+        for (int c = 0; c < dim; c++) q[r * dim + c] += (float)(1 - sum / dim);
+    }
+}
+
+/* row = row * factor + offset */
+static void move(float *row, int dim, double factor, double offset)
+{
+    for (int c = 0; c < dim; c++) row[c] = (float)((double)row[c] * factor + offset);
+}
+
+/* One token in three has a V of range 1 to 60000, and a score that lies between `least` and 184 (1e-80) below the others'; where least is 0, such tokens
+   make the output, and where it is large they must not be seen in it. */
+static void vary_ranges(reference_rng *rng, int tokens, int dim, int rows, double scale, float *q, float *k, float *v)
+{
+    static const double leasts[] = {0, 6, 12, 25, 60, 120, 184};
+    double least = leasts[reference_below(rng, sizeof leasts / sizeof *leasts)];
+    level(dim, rows, q);
+    for (int t = 0; t < tokens; t++) {
+        float *key = k + (size_t)t * (size_t)dim, *value = v + (size_t)t * (size_t)dim;
+        bool large = reference_below(rng, 3) == 0;
+        double below = large ? least + (184 - least) * reference_uniform(rng) * reference_uniform(rng) : 0;
+        move(key, dim, pow(10, -4 * reference_uniform(rng)), -below / (scale * dim));
+        move(value, dim, large ? pow(60000, reference_uniform(rng)) / 6 : pow(10, -6 * reference_uniform(rng)), 0);
+    }
+}
+
+static void make_steps(reference_rng *rng, int tokens, int dim, int rows, double scale, float *q, float *k)
+{
+    enum { STEP_TOKENS = 256 };
+    double higher = 0;
+    level(dim, rows, q);
+    for (int t = 0; t < tokens; t++) {
+        if (t % STEP_TOKENS == 0) higher = 150 * reference_below(rng, 4);
+        move(k + (size_t)t * (size_t)dim, dim, 1, higher / (scale * dim));
+    }
+}
+
 void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q,
                     float *k, float *v)
 {
@@ -476,6 +519,12 @@ void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim
         break;
     case REFERENCE_DATA_SINK:
         if (tokens > 0) make_sink(tokens, dim, rows, scale, q, k);
+        break;
+    case REFERENCE_DATA_RANGES:
+        vary_ranges(rng, tokens, dim, rows, scale, q, k, v);
+        break;
+    case REFERENCE_DATA_STEPS:
+        make_steps(rng, tokens, dim, rows, scale, q, k);
         break;
     case REFERENCE_DATA_RANDOM:
     case REFERENCE_DATA_KINDS:

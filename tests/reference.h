@@ -102,9 +102,13 @@ uint32_t reference_below(reference_rng *rng, uint32_t end); /* 0 .. end - 1 */
 /* KIND(id, name, meaning) */
 #define REFERENCE_DATA(KIND)                                                                                           \
     KIND(RANDOM, "random", "normal numbers")                                                                           \
-    KIND(OUTLIERS, "outliers", "one channel in 32 of K and of V is 30 times the rest")                                 \
-    KIND(LARGE_SCORES, "scores", "the largest score of each row is 50")                                                \
-    KIND(SINK, "sink", "the first token has half of the weight of each row")
+    KIND(OUTLIERS, "outlier", "one channel in 32 of K and of V is 30 times the rest")                                 \
+    KIND(LARGE_SCORES, "large", "the largest score of each row is 50")                                                \
+    KIND(SINK, "sink", "the first token has half of the weight of each row")                                           \
+    KIND(RANGES, "ranges",                                                                                             \
+         "from token to token ranges differ by 1e4 in K and from 1e-6 to 60000 in V; V of large range has weights "    \
+         "from 1 to 1e-80")                                                                                            \
+    KIND(STEPS, "steps", "scores of every 256 tokens lie 0, 150, 300 or 450 higher")
 
 typedef enum reference_data {
 #define KIND(id, name, meaning) REFERENCE_DATA_##id,

@@ -51,6 +51,10 @@ static void kernels_of_every_kind_pass_in_the_interpreter(void **state)
         "sm_90a-k4t256-v4t256-d256-h8-p64-of32 --schedule producer-starved --data sink",
         "sm_90a-k2t256-v2t256-d256-h16-p128-of32 --schedule random --exact --context 130",
         "sm_90a-k2t128-v2t128-d128-h5-p64-f16-of16 --data outlier --batch 1 --kv-heads 3",
+        "sm_90a-k2t64-v2t64-d64-h3-p64-of32 --data ranges",
+        "sm_90a-k4t128-v2t128-d128-h8-p64-f16-of32 --data ranges --context ragged:700 --batch 4 --blocks 2",
+        "sm_90a-k2t64-v4t64-d64-h2-p64-of32 --data steps --context 1300 --batch 1 --blocks 2",
+        "sm_90a-k2t128-v2t128-d128-h6-p128-of32 --data large",
     };
     if (!has_nvrtc()) skip();
     for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {

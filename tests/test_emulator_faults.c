@@ -302,7 +302,7 @@ static void the_kernels_as_they_are_pass_under_every_mode(void **state)
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         decode_fixture f;
-        assert_true(decode_fixture_make(&f, specs[i], test.seed + i));
+        assert_true(decode_fixture_make(&f, specs[i], REFERENCE_DATA_RANDOM, test.seed + i));
         for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++)
             if (decode_fixture_run(&f, f.text.ptx, f.text.length, (emulator_schedule)mode, test.seed, NULL, &error) !=
                 DECODE_PASSED)
@@ -339,7 +339,7 @@ static int make_test(void **state)
     const char *given = getenv("FOSCAR_TEST_SEED");
     test.seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     print_message("FOSCAR_TEST_SEED=%llu\n", (unsigned long long)test.seed);
-    return !decode_fixture_make(&test.fixture, SPEC, test.seed);
+    return !decode_fixture_make(&test.fixture, SPEC, REFERENCE_DATA_RANDOM, test.seed);
 }
 
 static int finish_test(void **state)

@@ -25,17 +25,17 @@ static uint64_t number_of(const char *variable, uint64_t otherwise)
 static uint64_t first_seed;
 
 /* How many runs passed. */
-static uint64_t run_spec(const char *spec)
+static uint64_t run_spec(const char *spec, reference_data data, uint64_t seeds)
 {
     static emulator_error error;
-    uint64_t seeds = number_of("FOSCAR_TEST_SCHEDULES", SEEDS), passed = 0;
+    uint64_t passed = 0;
     decode_fixture f;
-    assert_true(decode_fixture_make(&f, spec, first_seed));
+    assert_true(decode_fixture_make(&f, spec, data, first_seed));
     for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++)
         for (uint64_t n = 0; n < seeds; n++, passed++)
             if (decode_fixture_run(&f, f.text.ptx, f.text.length, (emulator_schedule)mode, first_seed + n, NULL,
                                    &error) != DECODE_PASSED)
-                fail_msg("%s under %s, seed %llu: %s at line %d: %s\n%s", spec,
+                fail_msg("%s on %s data under %s, seed %llu: %s at line %d: %s\n%s", spec, reference_data_name(data),
                          emulator_schedule_name((emulator_schedule)mode), (unsigned long long)(first_seed + n),
                          emulator_fault_name(error.fault), error.line, error.message, error.detail);
     decode_fixture_finish(&f);
@@ -54,8 +54,21 @@ static void emitted_kernels_pass_under_every_mode_and_seed(void **state)
     size_t count = only != NULL ? 1 : sizeof specs / sizeof *specs;
     for (size_t i = 0; i < count; i++) {
         const char *spec = only != NULL ? only : specs[i];
-        print_message("%-40s %llu runs passed\n", spec, (unsigned long long)run_spec(spec));
+        uint64_t runs = run_spec(spec, REFERENCE_DATA_RANDOM, number_of("FOSCAR_TEST_SCHEDULES", SEEDS));
+        print_message("%-40s %llu runs passed\n", spec, (unsigned long long)runs);
     }
+}
+
+/* Row by row: tokens whose V has a large range, scores that jump by hundreds between blocks and between workers, and the rest. */
+static void emitted_kernels_are_right_on_data_of_every_kind(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {
+        "sm_90a-k2t128-v2t128-d128-h8-p64", "sm_90a-k4t128-v4t128-d128-h1-p128", "sm_90a-k2t64-v4t64-d64-h3-p64",
+        "sm_90a-k4t256-v2t256-d256-h12-p64",
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int data = 0; data < REFERENCE_DATA_KINDS; data++) run_spec(specs[i], (reference_data)data, 1);
 }
 
 static int choose_seed(void **state)
@@ -70,6 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(emitted_kernels_pass_under_every_mode_and_seed),
+        cmocka_unit_test(emitted_kernels_are_right_on_data_of_every_kind),
     };
     return cmocka_run_group_tests_name("emulator_schedules", tests, choose_seed, NULL);
 }

@@ -54,7 +54,7 @@ static void check_regions(const decode_plan *p)
     uint32_t end = 0, n = (uint32_t)p->consumers;
     for (int i = 0; i < SHARED_REGIONS; i++) {
         const shared_region *r = &p->shared[i];
-        holds(p, r->name != NULL && r->bytes > 0);
+        holds(p, r->name != NULL && (r->bytes > 0 || i == SHARED_NUMBERS));
         holds(p, r->align > 0 && (r->align & (r->align - 1)) == 0 && r->offset % r->align == 0);
         holds(p, r->offset >= end && r->offset - end < r->align);
         end = r->offset + r->bytes;
@@ -65,6 +65,7 @@ static void check_regions(const decode_plan *p)
     holds(p, p->shared[SHARED_RING_V].bytes == n * (uint32_t)p->v_ring.stages * p->v_ring.stage_bytes);
     holds(p, p->shared[SHARED_P].bytes == n * p->p_bytes);
     holds(p, p->shared[SHARED_Q].bytes == n * p->q_bytes);
+    holds(p, p->shared[SHARED_NUMBERS].bytes == (p->numbers_exchanged ? n * 4 * NUMBERS_WARP_BYTES : 0));
     holds(p, p->shared[SHARED_BARRIERS_K].bytes == n * (uint32_t)p->k_ring.stages * 16);
     holds(p, p->shared[SHARED_BARRIERS_V].bytes == n * (uint32_t)p->v_ring.stages * 16);
 }
@@ -80,7 +81,8 @@ static void check_alignment(const decode_plan *p)
 {
     static const uint32_t least[SHARED_REGIONS] = {
         [SHARED_RING_K] = 16,   [SHARED_RING_V] = 16,    [SHARED_P] = 16,         [SHARED_Q] = 16,
-        [SHARED_EXCHANGE] = 16, [SHARED_BARRIERS_K] = 8, [SHARED_BARRIERS_V] = 8, [SHARED_SCHEDULE] = 16,
+        [SHARED_NUMBERS] = 16,  [SHARED_EXCHANGE] = 16,  [SHARED_BARRIERS_K] = 8, [SHARED_BARRIERS_V] = 8,
+        [SHARED_SCHEDULE] = 16,
     };
     for (int i = 0; i < SHARED_REGIONS; i++) holds(p, p->shared[i].offset % least[i] == 0);
     holds(p, p->p_bytes % 16 == 0 && p->q_bytes % 16 == 0);

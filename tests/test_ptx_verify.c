@@ -304,7 +304,7 @@ static void warp_wide_after_a_branch(ptx_builder *b, bool wrong)
         ptx_bra(b, skip);
     else
         ptx_bra_uni(b, skip);
-    ptx_redux_max_u32(b, x, ptx_imm(-1));
+    ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
     ptx_label_place(b, skip);
 }
 
@@ -327,10 +327,10 @@ static void warp_wide_behind_a_loop(ptx_builder *b, bool wrong)
     ptx_value x = any_r(b), p = any_p(b), loop = ptx_label_new(b, "loop");
     ptx_label_place(b, loop);
     ptx_add_to(b, x, x, ptx_imm(1));
-    if (wrong) ptx_redux_max_u32(b, x, ptx_imm(-1));
+    if (wrong) ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
     ptx_guard(b, p);
     ptx_bra(b, loop);
-    ptx_redux_max_u32(b, x, ptx_imm(-1));
+    ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
 }
 
 /* A divergent exit of a loop: lanes that left wait for the others, so only what follows is converged. */
@@ -356,9 +356,9 @@ static void warp_wide_in_the_other_arm(ptx_builder *b, bool wrong)
     ptx_mov_b32(b, ptx_imm(1));
     ptx_bra(b, end);
     ptx_label_place(b, other);
-    if (wrong) ptx_redux_max_u32(b, x, ptx_imm(-1));
+    if (wrong) ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
     ptx_label_place(b, end);
-    ptx_redux_max_u32(b, x, ptx_imm(-1));
+    ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
 }
 
 /* Two nested branches: behind the inner one the outer one is still open. */
@@ -371,9 +371,9 @@ static void warp_wide_between_two_branches(ptx_builder *b, bool wrong)
     ptx_bra(b, inner);
     ptx_mov_b32(b, ptx_imm(1));
     ptx_label_place(b, inner);
-    if (wrong) ptx_redux_max_u32(b, x, ptx_imm(-1));
+    if (wrong) ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
     ptx_label_place(b, outer);
-    ptx_redux_max_u32(b, x, ptx_imm(-1));
+    ptx_shfl_up_b32(b, x, ptx_imm(1), ptx_imm(0), ptx_imm(-1));
 }
 
 static void warp_wide_after_a_guarded_return(ptx_builder *b, bool wrong)

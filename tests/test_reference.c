@@ -352,16 +352,29 @@ static void data_have_the_scores_they_promise(void **state)
     for (int kind = 0; kind < REFERENCE_DATA_KINDS; kind++) {
         reference_fill((reference_data)kind, &rng, TOKENS, DIM, ROWS, 0.125, q, k, v);
         for (int r = 0; r < ROWS; r++) {
-            double largest = -INFINITY, first = 0, sum = 0;
+            double largest = -INFINITY, least = INFINITY, first = 0, sum = 0;
             for (int t = 0; t < TOKENS; t++) {
                 double s = 0;
                 for (int c = 0; c < DIM; c++) s += 0.125 * (double)q[r * DIM + c] * (double)k[t * DIM + c];
                 if (t == 0) first = exp(s);
                 largest = fmax(largest, s);
+                least = fmin(least, s);
                 sum += exp(s);
             }
             if (kind == REFERENCE_DATA_LARGE_SCORES) assert_true(fabs(largest - 50) < 1e-3);
             if (kind == REFERENCE_DATA_SINK) assert_true(fabs(first / sum - 0.5) < 0.01);
+            if (kind == REFERENCE_DATA_RANGES) assert_true(largest - least > 150 && largest - least < 210);
+            if (kind == REFERENCE_DATA_STEPS) assert_true(largest - least > 290 && largest - least < 470);
+        }
+        if (kind == REFERENCE_DATA_RANGES) {
+            double widest = 0, narrowest = INFINITY;
+            for (int t = 0; t < TOKENS; t++) {
+                double size = 0;
+                for (int c = 0; c < DIM; c++) size = fmax(size, fabs((double)v[t * DIM + c]));
+                widest = fmax(widest, size);
+                narrowest = fmin(narrowest, size);
+            }
+            assert_true(widest > 1e4 && widest < 65504 && narrowest < 1e-5);
         }
     }
     free(v);

@@ -9,7 +9,10 @@
 #include "fragment.h"
 #include "parallel.h"
 
-enum { POISON = 0xa5, PAGE_GAP = 256 }; /* bytes between pages, so that page_stride is not the obvious one */
+enum {
+    POISON = 0xff, /* a NaN in every number type */
+    PAGE_GAP = 256 /* bytes between pages, so that page_stride is not the obvious one */
+};
 
 void pool_make(page_pool *out, const problem *p)
 {
@@ -18,10 +21,6 @@ void pool_make(page_pool *out, const problem *p)
     out->bytes = out->page_stride * p->streams.pages;
     out->pages = tool_allocate((size_t)out->bytes);
     memset(out->pages, POISON, (size_t)out->bytes);
-    for (int s = 0; s < p->streams.batch; s++)
-        for (int32_t i = 0; i < paging_count(&p->streams, s); i++)
-            memset(out->pages + p->streams.table[p->streams.indptr[s] + i] * out->page_stride, 0,
-                   (size_t)page.bytes * (size_t)p->kv_heads);
 }
 
 void pool_finish(page_pool *p)
@@ -68,10 +67,25 @@ void pool_pack(page_pool *out, const problem *p)
     parallel_for((int64_t)p->streams.batch * p->kv_heads, pack_item, &job);
 }
 
-bool pool_same(const page_pool *got, const page_pool *expected, const problem *p, char *text, size_t size)
+/* A copy in which the places past the ends of sequences, which may hold anything, hold tokens of zeros. */
+static page_pool without_padding(const page_pool *from, const problem *p)
+{
+    static const float zeros[REFERENCE_HEAD_DIM_MAX];
+    page_pool copy = *from;
+    copy.pages = tool_allocate((size_t)from->bytes);
+    memcpy(copy.pages, from->pages, (size_t)from->bytes);
+    const reference_cache cache = host_cache(&p->cfg, &p->streams, &copy);
+    for (int s = 0; s < p->streams.batch; s++)
+        for (int t = p->streams.lengths[s]; t % p->cfg.page_tokens != 0; t++)
+            for (int head = 0; head < p->kv_heads; head++)
+                for (int side = REFERENCE_K; side <= REFERENCE_V; side++)
+                    reference_append(&cache, (reference_side)side, s, head, t, zeros);
+    return copy;
+}
+
+static void tell_difference(const page_pool *got, const page_pool *expected, const problem *p, char *text, size_t size)
 {
     int64_t count = 0, first = 0;
-    if (memcmp(got->pages, expected->pages, (size_t)got->bytes) == 0) return true;
     for (int64_t i = got->bytes - 1; i >= 0; i--)
         if (got->pages[i] != expected->pages[i]) count++, first = i;
     int64_t within = first % got->page_stride;
@@ -79,7 +93,16 @@ bool pool_same(const page_pool *got, const page_pool *expected, const problem *p
              "pages: %lld bytes differ, the first in page %lld, KV head %lld of %d, byte %lld: 0x%02x, not 0x%02x",
              (long long)count, (long long)(first / got->page_stride), (long long)(within / got->head_stride),
              p->kv_heads, (long long)(within % got->head_stride), got->pages[first], expected->pages[first]);
-    return false;
+}
+
+bool pool_same(const page_pool *got, const page_pool *expected, const problem *p, char *text, size_t size)
+{
+    page_pool a = without_padding(got, p), b = without_padding(expected, p);
+    bool same = memcmp(a.pages, b.pages, (size_t)a.bytes) == 0;
+    if (!same) tell_difference(&a, &b, p, text, size);
+    pool_finish(&a);
+    pool_finish(&b);
+    return same;
 }
 
 /* Sums of one sequence and KV head. */

@@ -11,8 +11,8 @@ typedef struct page_pool {
     uint8_t *pages;
 } page_pool;
 
-/* A pool as it is before the first append: pages that sequences own are zero; others, and the bytes between pages, hold
-   a pattern that no kernel may change. */
+/* A pool as it is before the first append: NaNs everywhere. No kernel may change pages that no sequence owns, or the
+   bytes between pages. */
 void pool_make(page_pool *out, const problem *p);
 
 /* Appends all streams by the host's own quantiser. */
@@ -20,7 +20,7 @@ void pool_pack(page_pool *out, const problem *p);
 
 void pool_finish(page_pool *p); /* a zeroed struct is fine */
 
-/* True if all bytes agree; else text says how many differ and where the first one lies. */
+/* True if all bytes agree but those past the ends of sequences, which may hold anything; else text says how many differ and where the first one lies. */
 bool pool_same(const page_pool *got, const page_pool *expected, const problem *p, char *text, size_t size);
 
 /* What the relative error may be: 2e-5 on ordinary data, 1e-4 on data with outliers, large scores or a sink, and what

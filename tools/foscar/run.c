@@ -46,10 +46,10 @@ typedef struct session {
     uint64_t seed;
 } session;
 
-/* Data whose scores and outputs are of ordinary size. */
+/* Data whose scores are of ordinary size. */
 static bool ordinary_data(const run_arguments *args)
 {
-    return args->input != NULL || args->data == REFERENCE_DATA_RANDOM;
+    return args->input != NULL || args->data == REFERENCE_DATA_RANDOM || args->data == REFERENCE_DATA_RANGES;
 }
 
 /* ---- The problem of a spec ---- */
@@ -201,8 +201,7 @@ static tool_exit run_spec(const session *s, const config *cfg, outcome *o)
 
 static const char *data_name(const run_arguments *args)
 {
-    static const char *const names[REFERENCE_DATA_KINDS] = {"random", "outlier", "large", "sink"};
-    if (args->input == NULL) return names[args->data];
+    if (args->input == NULL) return reference_data_name((reference_data)args->data);
     const char *slash = strrchr(args->input, '/');
     return slash != NULL ? slash + 1 : args->input;
 }
@@ -457,9 +456,10 @@ static const option options[] = {
     {.name = "--data",
      .kind = OPTION_CHOICE,
      AT(data),
-     .value = "random|outlier|large|sink",
-     .help =
-         "normal numbers (default); some channels 30 times the rest; scores up to 50; a token with half of the weight"},
+     .value = "random|outlier|large|sink|ranges|steps",
+     .help = "normal numbers (default); some channels 30 times the rest; scores up to 50; a token with half of the "
+             "weight; tokens whose V differs by 1e11 in range and whose weights go down to 1e-80; scores that jump by "
+             "up to 450 every 256 tokens"},
     {.name = "--input",
      .kind = OPTION_TEXT,
      AT(input),

@@ -26,6 +26,10 @@ static void judge(const device_run_result *result, bool lse, trial *t)
         snprintf(text, sizeof text, "the error %.2e is above the bound %.2e", t->found.error, t->bound);
         note(t, text);
     }
+    if (!(t->found.worst_row <= 2 * t->bound)) { /* which the norm over all rows hides where rows differ in size */
+        snprintf(text, sizeof text, "the error %.2e of a row is above twice the bound %.2e", t->found.worst_row, t->bound);
+        note(t, text);
+    }
     if (lse && !(t->found.lse_error <= t->lse_bound)) {
         snprintf(text, sizeof text, "the error of the lse %.2e is above the bound %.2e", t->found.lse_error,
                  t->lse_bound);
