@@ -9,7 +9,7 @@ enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_STEPS = 8, MAX_C
 
 /* Offsets in a consumer's exchange area, bytes. */
 enum {
-    EXCHANGE_Q_MAX = 0,      /* float[4]: largest |Q| seen by each warp */
+    EXCHANGE_Q_STEP = 0,     /* float[16]: what one unit of Q's limbs is worth, by head */
     EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
     EXCHANGE_MAXIMA = 128,   /* float[2][16][4]: by block modulo 2, head and warp, largest score' less 22.9 */
     EXCHANGE_SUMS = 128,     /* at the end of an item float[2][16][4]: the sums of P and of P * V minimum, by head and warp */
@@ -62,8 +62,8 @@ typedef struct decode {
     ptx_value pairs_made, pairs_read, logs_read; /* shared addresses in the warp's numbers, if they are exchanged: of tokens made and read */
 
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
-    ptx_value k_step[2];                                  /* score per unit of the sums and of a K scale of 1, for the tokens this lane makes */
-    ptx_value q_sum[MAX_THREAD_HEADS];
+    ptx_value k_unit[2];                                  /* what a K scale is multiplied by, for the tokens whose numbers this lane makes */
+    ptx_value q_sum[MAX_THREAD_HEADS], q_step[MAX_THREAD_HEADS]; /* times the softmax scale; the step: of a unit of the limbs */
     ptx_value floor[MAX_THREAD_HEADS];                    /* below which no reference may go */
     ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
     ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
@@ -89,7 +89,7 @@ void stage_query(decode *d, const cursor *c);
 /* stage_numbers.c: the scales and minima of the following block's tokens, from its V stage, as what its scores and, a block later, its weights need. */
 void stage_numbers_setup(decode *d);     /* called by decode_consumer_setup */
 void stage_numbers_registers(decode *d); /* called by decode_consumer_registers */
-void stage_numbers_query(decode *d, ptx_value step); /* step: score per unit of Q's limbs */
+void stage_numbers_query(decode *d);     /* once the steps of Q are known */
 void stage_numbers(decode *d, const ring *v, const cursor *c, ptx_value block);
 void stage_numbers_of_scores(decode *d, int h, int first, int end, token_numbers *out); /* of row half h, accumulators [first, end) */
 void stage_numbers_of_weights(decode *d, int h, ptx_value block, token_numbers *out);   /* of row half h, all accumulators */

@@ -27,7 +27,7 @@ static void item_start(decode *d)
     ptx_builder *b = d->b;
     for (int e = 0; e < d->p->thread_heads; e++) {
         ptx_mov_f32_to(b, d->reference[e], ptx_fimm(-__builtin_inff()));
-        ptx_mov_f32_to(b, d->floor[e], ptx_fimm(-__builtin_inff()));
+        ptx_mov_f32_to(b, d->floor[e], ptx_fimm(-1e38f)); /* finite: tokens past the end weigh 0 also where all scores are NaN */
         ptx_mov_f32_to(b, d->l[e], ptx_fimm(0));
         ptx_mov_f32_to(b, d->z[e], ptx_fimm(0));
         for (int tile = 0; tile < d->p->channel_tiles; tile++)

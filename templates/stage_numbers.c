@@ -49,7 +49,7 @@ static token_numbers number_registers(ptx_builder *b)
 void stage_numbers_registers(decode *d)
 {
     for (int j = 0; j < 2; j++) {
-        d->k_step[j] = ptx_reg(d->b, PTX_KIND_F);
+        d->k_unit[j] = ptx_reg(d->b, PTX_KIND_F);
         d->numbers[j] = number_registers(d->b);
         d->next_numbers[j] = number_registers(d->b);
     }
@@ -74,14 +74,17 @@ void stage_numbers_setup(decode *d)
     d->logs_read = ptx_mad_lo(b, own, ptx_imm(LOG_BYTES), area);
 }
 
-void stage_numbers_query(decode *d, ptx_value step)
+/* Codes of K are used where they stand in their byte, which belongs to the token: worth 2^(bits * field) too much. */
+void stage_numbers_query(decode *d)
 {
     ptx_builder *b = d->b;
     const encoding *codes = d->p->cfg.k.codes;
     for (int j = 0; j < 2; j++) {
         ptx_value field = ptx_and(b, lane_token(d, d->lane, j), ptx_imm(codes->fields - 1)), exponent = ptx_mul_lo(b, field, ptx_imm(codes->bits));
         exponent = ptx_shl(b, ptx_sub(b, ptx_imm(127), exponent), ptx_imm(23));
-        ptx_mul_f32_to(b, d->k_step[j], step, ptx_bits_to_f32(b, exponent));
+        ptx_value factor = ptx_bits_to_f32(b, exponent);
+        if (d->p->cfg.heads == 1) factor = ptx_mul_f32(b, factor, d->q_step[0]); /* the step of the only head belongs to all tokens */
+        ptx_mov_f32_to(b, d->k_unit[j], factor);
     }
 }
 
@@ -126,7 +129,7 @@ static void make_numbers(decode *d, int j, ptx_value k_word, ptx_value v_word, t
     ptx_scope_push(b, "k");
     widen(b, k_word, &n->k_minimum, &k_scale);
     ptx_scope_push(b, "scale");
-    n->k_scale = ptx_mul_f32(b, k_scale, d->k_step[j]);
+    n->k_scale = ptx_mul_f32(b, k_scale, d->k_unit[j]);
     ptx_scope_pop(b);
     ptx_scope_pop(b);
     ptx_scope_push(b, "v");

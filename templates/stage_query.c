@@ -1,7 +1,9 @@
 /* Q of one item as three signed 8-bit limbs, the B operand of the first product.
  *
- * All heads of the item share one step, max |Q| / (127 * 2^16): q = round(Q / step) = hi * 2^16 + mid * 2^8 + lo. Codes of K are used where they
- * stand in their byte, worth 2^(bits * field) too much; the field belongs to the token tile, so the factor of its scores makes up for it. */
+ * Each head has its own step, max |Q| / (127 * 2^16): q = round(Q / step) = hi * 2^16 + mid * 2^8 + lo. Codes of K are used where they
+ * stand in their byte, worth 2^(bits * field) too much; the field belongs to the token tile, so the factor of its scores makes up for it.
+ *
+ * A head with a NaN or an infinity gets limbs that mean nothing and a sum of Q, or a step, that makes all its scores NaN; the other heads are untouched. */
 #include "decode.h"
 
 enum { VECTOR = 8 /* elements of a 16-byte load */, FULL_SCALE = 127 << 16 };
@@ -41,6 +43,7 @@ static uint32_t limb_offset(const decode_plan *p, int limb)
 typedef struct q_vector {
     ptx_value valid, head, channel; /* of this thread's eight elements */
     ptx_value x[VECTOR];
+    ptx_value step; /* of the head */
 } q_vector;
 
 static q_vector load_vector(decode *d, ptx_value q, int step)
@@ -61,32 +64,38 @@ static q_vector load_vector(decode *d, ptx_value q, int step)
     return v;
 }
 
-/* Largest |x| of the item into max, and each head's sum into the exchange area. */
-static void reduce_vector(decode *d, const q_vector *v, ptx_value max)
+/* The step of the vector's head from its largest |x|, and the sum of its x, into the exchange area. */
+static void reduce_vector(decode *d, q_vector *v)
 {
     ptx_builder *b = d->b;
-    ptx_value sum = ptx_mov_f32(b, v->x[0]);
-    for (int i = 0; i < VECTOR; i++) {
-        ptx_max_f32_to(b, max, max, ptx_abs_f32(b, v->x[i]));
-        if (i) ptx_add_f32_to(b, sum, sum, v->x[i]);
+    ptx_value sum = ptx_mov_f32(b, v->x[0]), largest = ptx_abs_f32(b, v->x[0]);
+    for (int i = 1; i < VECTOR; i++) {
+        ptx_max_f32_to(b, largest, largest, ptx_abs_f32(b, v->x[i]));
+        ptx_add_f32_to(b, sum, sum, v->x[i]);
     }
     int lanes = d->p->cfg.head_dim / VECTOR;
-    for (int delta = 1; delta < lanes; delta *= 2)
+    for (int delta = 1; delta < lanes; delta *= 2) {
+        ptx_max_f32_to(b, largest, largest, ptx_shfl_bfly_f32(b, largest, ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
         ptx_add_f32_to(b, sum, sum, ptx_shfl_bfly_f32(b, sum, ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
+    }
+    /* At least 2^-100, so that a Q of zeros gives limbs of zero */
+    v->step = ptx_mul_f32(b, ptx_max_f32(b, largest, ptx_fimm(7.8886e-31f)), ptx_fimm(1.0f / FULL_SCALE));
     ptx_value first = ptx_setp_eq(b, ptx_and(b, d->lane, ptx_imm(lanes - 1)), ptx_imm(0));
     ptx_value mine = ptx_and_pred(b, first, v->valid);
     ptx_value address = ptx_mad_lo(b, v->head, ptx_imm(4), d->exchange);
     ptx_guard(b, mine);
+    ptx_st_shared_f32(b, ptx_at(address, EXCHANGE_Q_STEP), v->step);
+    ptx_guard(b, mine);
     ptx_st_shared_f32(b, ptx_at(address, EXCHANGE_Q_SUM), sum);
 }
 
-static void store_limbs(decode *d, const q_vector *v, ptx_value step_inverse)
+static void store_limbs(decode *d, const q_vector *v)
 {
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
-    ptx_value block = ptx_shr_u32(b, v->channel, ptx_imm(4)), limbs[VECTOR];
+    ptx_value block = ptx_shr_u32(b, v->channel, ptx_imm(4)), inverse = ptx_rcp(b, v->step), limbs[VECTOR];
     for (int i = 0; i < VECTOR; i++) {
-        ptx_value q = ptx_cvt_s32_f32(b, ptx_mul_f32(b, v->x[i], step_inverse));
+        ptx_value q = ptx_cvt_s32_f32(b, ptx_mul_f32(b, v->x[i], inverse));
         limbs[i] = ptx_xor(b, ptx_add(b, q, ptx_imm(0x8080)), ptx_imm(0x8080)); /* bytes of a signed-digit number */
     }
     ptx_value address = ptx_mad_lo(b, block, ptx_imm(p->q_lbo), d->q_limbs);
@@ -114,27 +123,17 @@ void stage_query(decode *d, const cursor *c)
 
     int steps = (p->cfg.heads * p->cfg.head_dim / VECTOR + 127) / 128;
     q_vector vector[4];
-    ptx_value max = ptx_mov_f32(b, ptx_fimm(0));
     for (int s = 0; s < steps; s++) vector[s] = load_vector(d, q, s);
-    for (int s = 0; s < steps; s++) reduce_vector(d, &vector[s], max);
-    for (int delta = 1; delta < 32; delta *= 2)
-        ptx_max_f32_to(b, max, max, ptx_shfl_bfly_f32(b, max, ptx_imm(delta), ptx_imm(31), ptx_imm(WARP_MASK)));
-    ptx_value slot = ptx_mad_lo(b, d->warp, ptx_imm(4), d->exchange);
-    ptx_st_shared_f32(b, ptx_at(slot, EXCHANGE_Q_MAX), max);
-    decode_consumer_sync(d);
-    ptx_value maxima[4];
-    ptx_ld_shared_v4_f32(b, maxima, ptx_at(d->exchange, EXCHANGE_Q_MAX));
-    for (int w = 1; w < 4; w++) ptx_max_f32_to(b, maxima[0], maxima[0], maxima[w]);
-    /* At least 2^-100, so that a Q of zeros gives limbs of zero */
-    ptx_value largest = ptx_max_f32(b, maxima[0], ptx_fimm(7.8886e-31f));
-    ptx_value inverse = ptx_mul_f32(b, ptx_rcp(b, largest), ptx_fimm((float)FULL_SCALE));
-    for (int s = 0; s < steps; s++) store_limbs(d, &vector[s], inverse);
-    ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2);
-    stage_numbers_query(d, ptx_mul_f32(b, ptx_mul_f32(b, largest, ptx_fimm(1.0f / FULL_SCALE)), scale));
+    for (int s = 0; s < steps; s++) reduce_vector(d, &vector[s]);
+    for (int s = 0; s < steps; s++) store_limbs(d, &vector[s]);
     ptx_fence_proxy_async(b);
     decode_consumer_sync(d);
-    ptx_value sums = ptx_mad_lo(b, decode_first_head(d), ptx_imm(4), d->exchange);
-    for (int e = 0; e < p->thread_heads; e++)
-        ptx_mul_f32_to(b, d->q_sum[e], ptx_ld_shared_f32(b, ptx_at(sums, EXCHANGE_Q_SUM + decode_head_offset(e) * 4)), scale);
+    ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2), row = ptx_mad_lo(b, decode_first_head(d), ptx_imm(4), d->exchange);
+    for (int e = 0; e < p->thread_heads; e++) {
+        int offset = decode_head_offset(e) * 4;
+        ptx_mul_f32_to(b, d->q_sum[e], ptx_ld_shared_f32(b, ptx_at(row, EXCHANGE_Q_SUM + offset)), scale);
+        ptx_mul_f32_to(b, d->q_step[e], ptx_ld_shared_f32(b, ptx_at(row, EXCHANGE_Q_STEP + offset)), scale);
+    }
+    stage_numbers_query(d);
     ptx_scope_pop(b);
 }

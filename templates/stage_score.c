@@ -62,6 +62,7 @@ void stage_score_combine(decode *d, int first, int end)
                 ptx_value dot = decode_combine_limbs(d, sums[at], sums[at + stride], sums[at + (stride == 1 ? 4 : 8)]);
                 ptx_scope_pop(b);
                 ptx_scope_push(b, "scale");
+                if (p->cfg.heads > 1) dot = ptx_mul_f32(b, dot, d->q_step[e]);
                 ptx_value offset = ptx_fma_f32(b, n->k_minimum, d->q_sum[e], n->v_log);
                 ptx_fma_f32_to(b, d->next_score[acc][h][e], dot, n->k_scale, offset);
                 ptx_scope_pop(b);

@@ -119,6 +119,7 @@ void decode_consumer_registers(decode *d)
     const decode_plan *p = d->p;
     for (int e = 0; e < p->thread_heads; e++) {
         d->q_sum[e] = ptx_reg(b, PTX_KIND_F);
+        d->q_step[e] = ptx_reg(b, PTX_KIND_F);
         d->reference[e] = ptx_reg(b, PTX_KIND_F);
         d->block_reference[e] = ptx_reg(b, PTX_KIND_F);
         d->floor[e] = ptx_reg(b, PTX_KIND_F);

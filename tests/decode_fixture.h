@@ -19,9 +19,9 @@ typedef struct decode_fixture {
     reference_cache cache;
     uint64_t pages, table, lengths_at, q; /* device addresses */
     uint64_t out, lse, workspace;         /* of a run; 0 between runs */
-    double bound; /* of a row's relative error */
+    double bound; /* of a row's relative error with scores of ordinary size */
     int64_t q_stride, out_stride;
-    double *expected, *expected_lse; /* [batch, kv_heads * heads (, head_dim)] */
+    double *expected, *expected_lse, *largest_score; /* [batch, kv_heads * heads (, head_dim)] */
 } decode_fixture;
 
 /* Empty and one-token sequences, page edges, one that is cut between workers. False: no such spec, or no memory. */

@@ -294,8 +294,15 @@ static double exponentiate(double *score, int tokens, double *maximum)
     return sum;
 }
 
+static double magnitude(const double *x, int count)
+{
+    double largest = 0;
+    for (int i = 0; i < count; i++) largest = fmax(largest, fabs(x[i]));
+    return largest;
+}
+
 bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale,
-                         double *out, double *lse)
+                         double *out, double *lse, double *largest)
 {
     double *work = malloc(((size_t)rows * ((size_t)tokens + (size_t)dim) + (size_t)dim) * sizeof *work);
     if (work == NULL) return false;
@@ -305,8 +312,9 @@ bool reference_attention(const float *k, const float *v, int tokens, int dim, co
     memset(out, 0, (size_t)rows * (size_t)dim * sizeof *out);
     double *sums = q_wide; /* of the weights; q is no longer needed */
     for (int r = 0; r < rows; r++) {
-        double maximum;
-        sums[r] = exponentiate(score + (size_t)r * (size_t)tokens, tokens, &maximum);
+        double maximum, *row = score + (size_t)r * (size_t)tokens;
+        if (largest != NULL) largest[r] = magnitude(row, tokens);
+        sums[r] = exponentiate(row, tokens, &maximum);
         if (lse != NULL) lse[r] = tokens > 0 ? maximum + log(sums[r]) : -INFINITY;
     }
     for (int t = 0; t < tokens; t++) {
@@ -320,6 +328,11 @@ bool reference_attention(const float *k, const float *v, int tokens, int dim, co
         for (int c = 0; c < dim; c++) out[r * dim + c] /= sums[r];
     free(work);
     return true;
+}
+
+double reference_row_bound(double bound, double largest_score)
+{
+    return fmax(bound, ldexp(largest_score, -22));
 }
 
 double reference_error_f64(const double *a, const double *b, size_t count)
@@ -411,6 +424,12 @@ const char *reference_data_name(reference_data kind)
     return names[kind];
 }
 
+bool reference_data_is_ordinary(reference_data kind)
+{
+    return kind != REFERENCE_DATA_OUTLIERS && kind != REFERENCE_DATA_LARGE_SCORES && kind != REFERENCE_DATA_SINK &&
+           kind != REFERENCE_DATA_STEPS;
+}
+
 static void fill_normal(reference_rng *rng, size_t count, float *out)
 {
     for (size_t i = 0; i < count; i += 2) {
@@ -428,15 +447,12 @@ static double score_of(const float *q, const float *k, int dim, double scale)
     return scale * (sum[0] + sum[1] + sum[2] + sum[3]);
 }
 
-/* Scales each row of q so that its largest score is 50. */
-static void stretch_scores(int tokens, int dim, int rows, double scale, float *q, const float *k)
+/* Scales a row of q so that its largest score is `wanted`. */
+static void stretch_row(int tokens, int dim, double scale, double wanted, float *q, const float *k)
 {
-    for (int r = 0; r < rows; r++) {
-        double largest = 0;
-        for (int t = 0; t < tokens; t++)
-            largest = fmax(largest, score_of(q + r * dim, k + (size_t)t * (size_t)dim, dim, scale));
-        for (int c = 0; c < dim && largest > 0; c++) q[r * dim + c] = (float)(q[r * dim + c] * (50 / largest));
-    }
+    double largest = 0;
+    for (int t = 0; t < tokens; t++) largest = fmax(largest, score_of(q, k + (size_t)t * (size_t)dim, dim, scale));
+    for (int c = 0; c < dim && largest > 0; c++) q[c] = (float)(q[c] * (wanted / largest));
 }
 
 /* Makes the first token's key one large channel, and that channel of q such that the token's score is the log of the
@@ -500,6 +516,14 @@ static void make_steps(reference_rng *rng, int tokens, int dim, int rows, double
     }
 }
 
+static void break_rows(reference_rng *rng, int dim, int rows, float *q)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
+    for (int r = 0; r < rows; r++)
+        if (reference_below(rng, 3) == 0)
+            q[r * dim + (int)reference_below(rng, (uint32_t)dim)] = bad[reference_below(rng, sizeof bad / sizeof *bad)];
+}
+
 void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q,
                     float *k, float *v)
 {
@@ -515,7 +539,7 @@ void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim
         }
         break;
     case REFERENCE_DATA_LARGE_SCORES:
-        stretch_scores(tokens, dim, rows, scale, q, k);
+        for (int r = 0; r < rows; r++) stretch_row(tokens, dim, scale, 50, q + r * dim, k);
         break;
     case REFERENCE_DATA_SINK:
         if (tokens > 0) make_sink(tokens, dim, rows, scale, q, k);
@@ -525,6 +549,13 @@ void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim
         break;
     case REFERENCE_DATA_STEPS:
         make_steps(rng, tokens, dim, rows, scale, q, k);
+        break;
+    case REFERENCE_DATA_HEADS:
+        for (int r = 0; r < rows; r++)
+            stretch_row(tokens, dim, scale, pow(2000, reference_uniform(rng)), q + r * dim, k);
+        break;
+    case REFERENCE_DATA_NANS:
+        break_rows(rng, dim, rows, q);
         break;
     case REFERENCE_DATA_RANDOM:
     case REFERENCE_DATA_KINDS:

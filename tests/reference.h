@@ -76,9 +76,14 @@ bool reference_gather(const reference_cache *cache, int sequence, int head, int 
 /* ---- Attention in float64 ---- */
 
 /* out[r] = softmax(scale * q[r] . k) v for `rows` rows of q [rows][dim] over k, v [tokens][dim]; lse[r] the natural log
-   of the sum of exponentials (NULL: not wanted). No tokens: zeros and -infinity. False if memory ran out. */
+   of the sum of exponentials, largest[r] the largest |score| (NULL: not wanted). No tokens: zeros, -infinity and 0. A
+   row of q with a NaN or an infinity: NaN. False if memory ran out. */
 bool reference_attention(const float *k, const float *v, int tokens, int dim, const float *q, int rows, double scale,
-                         double *out, double *lse);
+                         double *out, double *lse, double *largest);
+
+/* What the error of a row with this largest |score| may be where it may be `bound` with scores of ordinary size: scores
+   are float32, in base 2, and a few roundings make 2^-22 of the largest. */
+double reference_row_bound(double bound, double largest_score);
 
 /* ||a - b|| / ||b|| in the Euclidean norm; ||a|| if b is all 0; infinity if a holds a NaN. */
 double reference_error(const float *a, const double *b, size_t count);
@@ -108,7 +113,9 @@ uint32_t reference_below(reference_rng *rng, uint32_t end); /* 0 .. end - 1 */
     KIND(RANGES, "ranges",                                                                                             \
          "from token to token ranges differ by 1e4 in K and from 1e-6 to 60000 in V; V of large range has weights "    \
          "from 1 to 1e-80")                                                                                            \
-    KIND(STEPS, "steps", "scores of every 256 tokens lie 0, 150, 300 or 450 higher")
+    KIND(STEPS, "steps", "scores of every 256 tokens lie 0, 150, 300 or 450 higher")                                   \
+    KIND(HEADS, "heads", "the largest scores of rows lie anywhere from 1 to 2000")                                     \
+    KIND(NANS, "nans", "one row in three has a NaN, an infinity or a number near 3e38 in q")
 
 typedef enum reference_data {
 #define KIND(id, name, meaning) REFERENCE_DATA_##id,
@@ -118,6 +125,7 @@ typedef enum reference_data {
 } reference_data;
 
 const char *reference_data_name(reference_data kind);
+bool reference_data_is_ordinary(reference_data kind); /* a row's error may be 2e-5 (reference_row_bound); otherwise 1e-4 */
 
 /* Fills q [rows][dim], k and v [tokens][dim] of one KV head, for attention with this scale. */
 void reference_fill(reference_data kind, reference_rng *rng, int tokens, int dim, int rows, double scale, float *q,

@@ -55,6 +55,8 @@ static void kernels_of_every_kind_pass_in_the_interpreter(void **state)
         "sm_90a-k4t128-v2t128-d128-h8-p64-f16-of32 --data ranges --context ragged:700 --batch 4 --blocks 2",
         "sm_90a-k2t64-v4t64-d64-h2-p64-of32 --data steps --context 1300 --batch 1 --blocks 2",
         "sm_90a-k2t128-v2t128-d128-h6-p128-of32 --data large",
+        "sm_90a-k2t64-v2t64-d64-h4-p64-of32 --data heads",
+        "sm_90a-k4t64-v2t64-d64-h8-p64 --data nans --context ragged:700 --batch 3 --blocks 2",
     };
     if (!has_nvrtc()) skip();
     for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {

@@ -559,9 +559,9 @@ static void check_score(int bits, int field, int dim, const float *q, const uint
     float largest = 0x1p-100f;
     for (int c = 0; c < dim; c++) largest = fmaxf(largest, fabsf(q[c]));
     /* rcp.approx may be `ulp` units in the last place off */
-    float reciprocal = 1 / largest;
-    if (ulp) reciprocal = nextafterf(reciprocal, ulp < 0 ? 0 : INFINITY);
-    float inverse = reciprocal * (float)FULL_SCALE, step = largest * (1.0f / FULL_SCALE) * ldexpf(1, -bits * field);
+    float step = largest * (1.0f / FULL_SCALE), inverse = 1 / step;
+    if (ulp) inverse = nextafterf(inverse, ulp < 0 ? 0 : INFINITY);
+    step *= ldexpf(1, -bits * field);
     int64_t sum[3] = {0};
     double exact = 0, bound = 0;
     for (int c = 0; c < dim; c++) {
@@ -731,7 +731,6 @@ static void masks_and_steps_of_the_kernel_are_those_computed_with_here(void **st
             if (plan.v.step_bits || place % plan.v.steps == 0) v[v_masks++] = cfg.v.codes->mask << (cfg.v.codes->bits * place);
         check_masks(&b, "k/unpack", k, cfg.k.codes->fields);
         check_masks(&b, "v/unpack", v, v_masks);
-        assert_true(has_immediate(&b, PTX_OP_mul_f32, (float)FULL_SCALE));
         assert_true(has_immediate(&b, PTX_OP_mul_f32, 1.0f / FULL_SCALE));
         assert_true(has_immediate(&b, PTX_OP_add_f32, 0x1p23f));
         assert_true(has_immediate(&b, PTX_OP_add_f32, -22.9f));

@@ -117,7 +117,7 @@ static void check_small_areas(const decode_plan *p)
     holds(p, k->offset + k->bytes == v->offset && k->bytes % 16 == 0 && (k->bytes + v->bytes) / 16 <= (uint32_t)p->threads);
     uint32_t warps = (uint32_t)p->threads / WARP, heads = (uint32_t)p->padded_heads;
     uint32_t exchange = p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers;
-    holds(p, EXCHANGE_Q_MAX + 16 <= EXCHANGE_Q_SUM);
+    holds(p, EXCHANGE_Q_STEP + 4 * heads <= EXCHANGE_Q_SUM);
     holds(p, EXCHANGE_Q_SUM + 4 * heads <= EXCHANGE_MAXIMA);
     holds(p, EXCHANGE_SUMS == EXCHANGE_MAXIMA && 16 * heads <= EXCHANGE_SET);
     holds(p, EXCHANGE_MAXIMA + 2 * EXCHANGE_SET <= EXCHANGE_ITEM && EXCHANGE_ITEM + 20 <= exchange);

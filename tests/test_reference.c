@@ -271,7 +271,7 @@ static void folded_attention_equals_attention_over_the_dequantised_cache(void **
     for (int r = 0; r < R; r++)
         for (int c = 0; c < D; c++) h.q[r][c] = (float)reference_normal(&rng);
     double out[R][D], lse[R], scale = 0.125;
-    assert_true(reference_attention(h.k[0], h.v[0], T, D, h.q[0], R, scale, out[0], lse));
+    assert_true(reference_attention(h.k[0], h.v[0], T, D, h.q[0], R, scale, out[0], lse, NULL));
     for (int r = 0; r < R; r++) {
         double q_sum = 0, l = 0, z = 0, folded[D] = {0};
         for (int c = 0; c < D; c++) q_sum += h.q[r][c];
@@ -296,7 +296,7 @@ static void attention_over_nothing_is_zero(void **state)
     double out[D], lse;
     float q[D] = {1};
     memset(out, 0xff, sizeof out);
-    assert_true(reference_attention(NULL, NULL, 0, D, q, 1, 1.0, out, &lse));
+    assert_true(reference_attention(NULL, NULL, 0, D, q, 1, 1.0, out, &lse, NULL));
     assert_true(isinf(lse) && lse < 0);
     for (int c = 0; c < D; c++) assert_true(out[c] == 0);
 }
@@ -306,7 +306,7 @@ static void attention_weights_do_not_overflow(void **state)
     (void)state;
     float k[2][2] = {{1000, 0}, {0, 0}}, v[2][2] = {{1, 2}, {3, 4}}, q[2] = {1000, 0};
     double out[2], lse;
-    assert_true(reference_attention(k[0], v[0], 2, 2, q, 1, 1.0, out, &lse));
+    assert_true(reference_attention(k[0], v[0], 2, 2, q, 1, 1.0, out, &lse, NULL));
     assert_true(out[0] == 1 && out[1] == 2 && lse == 1e6);
 }
 
@@ -365,6 +365,7 @@ static void data_have_the_scores_they_promise(void **state)
             if (kind == REFERENCE_DATA_SINK) assert_true(fabs(first / sum - 0.5) < 0.01);
             if (kind == REFERENCE_DATA_RANGES) assert_true(largest - least > 150 && largest - least < 210);
             if (kind == REFERENCE_DATA_STEPS) assert_true(largest - least > 290 && largest - least < 470);
+            if (kind == REFERENCE_DATA_HEADS) assert_true(largest > 0.999 && largest < 2001);
         }
         if (kind == REFERENCE_DATA_RANGES) {
             double widest = 0, narrowest = INFINITY;

@@ -70,6 +70,8 @@ data() {
     run_part large_scores $two $four $mixed --lse --data large --context 4000
     run_part ranges $two $four $mixed --lse --data ranges --batch 16 --context ragged:3000
     run_part steps $two $four $mixed --lse --data steps --batch 16 --context ragged:5000
+    run_part heads $two $four $mixed --lse --data heads --batch 16 --context ragged:3000
+    run_part nans $two $four $mixed --lse --data nans --batch 16 --context ragged:3000
     run_part sink_128k $two $four --lse --data sink --batch 1 --context 131072
     run_part long_128k $two $four --lse --batch 1 --context 131072 --kv-heads 8 --table csr
 }

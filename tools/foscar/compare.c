@@ -109,14 +109,15 @@ bool pool_same(const page_pool *got, const page_pool *expected, const problem *p
 typedef struct item_result {
     double difference, size;               /* squares, of the output */
     double scheme_difference, scheme_size; /* squares, of the scheme */
-    double worst_row, lse_error;
-    bool failed, empty_rows_good;
+    double worst_row, row_excess, error_bound, lse_error;
+    bool failed, empty_rows_good, nan_rows_good;
 } item_result;
 
 typedef struct comparing {
     const problem *p;
     reference_cache cache;
     const float *out, *lse;
+    double bound;
     bool with_scheme;
     item_result *items;
 } comparing;
@@ -128,23 +129,38 @@ static double square_sum(const double *x, size_t count)
     return sum;
 }
 
-/* Compares the rows of one item with `reference` and `reference_lse`. */
+static bool all_nan(const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isnan(x[i])) return false;
+    return true;
+}
+
+/* Compares the rows of one item with `reference`, `reference_lse`. */
 static void compare_rows(const comparing *job, int64_t item, int tokens, const double *reference,
-                         const double *reference_lse, item_result *r)
+                         const double *reference_lse, const double *largest_score, item_result *r)
 {
     int heads = job->p->cfg.heads;
     size_t dim = (size_t)job->p->cfg.head_dim;
     const float *out = job->out + (size_t)item * (size_t)heads * dim;
-    r->empty_rows_good = true;
     for (int h = 0; h < heads; h++) {
         const double *want = reference + (size_t)h * dim;
         const float *got = out + (size_t)h * dim;
-        double size = square_sum(want, dim), difference = 0;
+        if (isnan(want[0])) {
+            r->nan_rows_good = r->nan_rows_good && all_nan(got, dim) &&
+                               (job->lse == NULL || all_nan(&job->lse[item * heads + h], 1));
+            continue;
+        }
+        if (largest_score[h] > COMPARE_SCORE_LIMIT) continue;
+        double size = square_sum(want, dim), difference = 0, bound = reference_row_bound(job->bound, largest_score[h]);
         for (size_t c = 0; c < dim; c++) difference += ((double)got[c] - want[c]) * ((double)got[c] - want[c]);
         r->difference += difference;
         r->size += size;
         double row = sqrt(size > 0 ? difference / size : difference);
-        if (!(row <= r->worst_row)) r->worst_row = isnan(row) ? INFINITY : row;
+        if (isnan(row)) row = INFINITY;
+        r->worst_row = fmax(r->worst_row, row);
+        r->row_excess = fmax(r->row_excess, row / (2 * bound));
+        r->error_bound = fmax(r->error_bound, bound);
         if (tokens == 0 && !(difference == 0)) r->empty_rows_good = false;
         if (job->lse == NULL) continue;
         float lse = job->lse[item * heads + h];
@@ -166,16 +182,16 @@ static void compare_item(void *context, int64_t i)
         dim = p->cfg.head_dim, heads = p->cfg.heads;
     size_t count = (size_t)tokens * (size_t)dim, rows = (size_t)heads * (size_t)dim;
     float *q = problem_query(p, b, head), *k = tool_allocate(2 * count * sizeof *k), *v = k + count;
-    double *reference = tool_allocate((2 * rows + (size_t)heads) * sizeof *reference), *before = reference + rows,
-           *lse = before + rows;
-    r->empty_rows_good = true;
+    double *reference = tool_allocate((2 * rows + 2 * (size_t)heads) * sizeof *reference), *before = reference + rows,
+           *lse = before + rows, *largest = lse + heads;
+    r->empty_rows_good = r->nan_rows_good = true;
     r->failed = !reference_gather(&job->cache, b, head, tokens, k, v) ||
-                !reference_attention(k, v, tokens, dim, q, heads, p->scale, reference, lse);
-    if (!r->failed && job->out != NULL) compare_rows(job, i, tokens, reference, lse, r);
+                !reference_attention(k, v, tokens, dim, q, heads, p->scale, reference, lse, largest);
+    if (!r->failed && job->out != NULL) compare_rows(job, i, tokens, reference, lse, largest, r);
     if (!r->failed && job->with_scheme) {
         float *k_before = problem_gather(p, p->k, problem_stream(p, b), head, tokens),
               *v_before = problem_gather(p, p->v, problem_stream(p, b), head, tokens);
-        r->failed = !reference_attention(k_before, v_before, tokens, dim, q, heads, p->scale, before, NULL);
+        r->failed = !reference_attention(k_before, v_before, tokens, dim, q, heads, p->scale, before, NULL, NULL);
         for (size_t c = 0; c < rows; c++)
             r->scheme_difference += (reference[c] - before[c]) * (reference[c] - before[c]);
         r->scheme_size = square_sum(before, rows);
@@ -200,14 +216,14 @@ static double relative(double difference, double size)
     return sqrt(size > 0 ? difference / size : difference);
 }
 
-bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, bool with_scheme,
-                    comparison *result)
+bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, double bound,
+                    bool with_scheme, comparison *result)
 {
     int64_t items = (int64_t)p->batch * p->kv_heads;
-    comparing job = {p,           host_cache(&p->cfg, &p->sequences, pages),       out, lse,
-                     with_scheme, tool_allocate((size_t)items * sizeof *job.items)};
+    comparing job = {p,     host_cache(&p->cfg, &p->sequences, pages),       out, lse,
+                     bound, with_scheme, tool_allocate((size_t)items * sizeof *job.items)};
     parallel_for(items, compare_item, &job);
-    item_result sum = {.empty_rows_good = true};
+    item_result sum = {.empty_rows_good = true, .nan_rows_good = true, .error_bound = bound};
     for (int64_t i = 0; i < items; i++) { /* in order: the same sum on every machine */
         const item_result *r = &job.items[i];
         sum.failed = sum.failed || r->failed;
@@ -216,16 +232,22 @@ bool compare_decode(const problem *p, const page_pool *pages, const float *out, 
         sum.scheme_difference += r->scheme_difference;
         sum.scheme_size += r->scheme_size;
         sum.worst_row = fmax(sum.worst_row, r->worst_row);
+        sum.row_excess = fmax(sum.row_excess, r->row_excess);
+        sum.error_bound = fmax(sum.error_bound, r->error_bound);
         sum.lse_error = fmax(sum.lse_error, r->lse_error);
         sum.empty_rows_good = sum.empty_rows_good && r->empty_rows_good;
+        sum.nan_rows_good = sum.nan_rows_good && r->nan_rows_good;
     }
     free(job.items);
     *result = (comparison){
         .error = relative(sum.difference, sum.size),
+        .error_bound = sum.error_bound,
         .worst_row = sum.worst_row,
+        .row_excess = sum.row_excess,
         .lse_error = sum.lse_error,
         .scheme_error = relative(sum.scheme_difference, sum.scheme_size),
         .empty_rows_good = sum.empty_rows_good,
+        .nan_rows_good = sum.nan_rows_good,
     };
     return !sum.failed;
 }

@@ -29,19 +29,26 @@ bool pool_same(const page_pool *got, const page_pool *expected, const problem *p
    values of their V, half a unit. */
 double compare_bound(number_type o_type, bool ordinary, bool independent);
 
+/* The largest |score| of a row that can be judged: above it float32 cannot order scores by better than 1 in 64. */
+enum { COMPARE_SCORE_LIMIT = 1 << 16 };
+
 typedef struct comparison {
     double error;        /* of the output, relative, in the Euclidean norm over all rows; infinity if it holds a NaN */
+    double error_bound;  /* what that may be */
     double worst_row;    /* the largest of a single row */
+    double row_excess;   /* the largest of a row over twice what that row may have */
     double lse_error;    /* largest |difference| over 1 + |lse| */
     double scheme_error; /* of attention over the quantised cache against that over the numbers before: the scheme's own
                             loss */
     bool empty_rows_good; /* sequences of length 0 have zeros and an lse of -infinity */
+    bool nan_rows_good;   /* rows that must be NaN for their q are, the lse too */
 } comparison;
 
-/* Compares out [batch, kv_heads * heads, head_dim] with float64 attention over the dequantised pages; out NULL: only
+/* Compares out [batch, kv_heads * heads, head_dim] with float64 attention over the dequantised pages, where the error may
+   be `bound` with scores of ordinary size (reference_row_bound); rows of scores above the limit are left out. out NULL: only
    the scheme's loss. lse may be NULL. with_scheme: also computes scheme_error, which takes as long again. False if
    memory ran out. */
-bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, bool with_scheme,
-                    comparison *result);
+bool compare_decode(const problem *p, const page_pool *pages, const float *out, const float *lse, double bound,
+                    bool with_scheme, comparison *result);
 
 #endif

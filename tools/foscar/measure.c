@@ -278,7 +278,7 @@ static void compare_sample(void *context, int64_t index)
     double *want = tool_allocate(rows * sizeof *want);
     reference_read(cfg->q_type, s->c->q + at, rows, q);
     s->failed = !reference_gather(&cache, 0, 0, tokens, k, v) ||
-                !reference_attention(k, v, tokens, dim, q, cfg->heads, 1 / sqrt(dim), want, NULL);
+                !reference_attention(k, v, tokens, dim, q, cfg->heads, 1 / sqrt(dim), want, NULL, NULL);
     for (size_t i = 0; i < rows; i++) {
         s->difference += ((double)s->out[at + i] - want[i]) * ((double)s->out[at + i] - want[i]);
         s->size += want[i] * want[i];

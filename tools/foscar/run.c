@@ -46,10 +46,10 @@ typedef struct session {
     uint64_t seed;
 } session;
 
-/* Data whose scores are of ordinary size. */
+/* Data whose scores and outputs are of ordinary size, or judged by their size row by row. */
 static bool ordinary_data(const run_arguments *args)
 {
-    return args->input != NULL || args->data == REFERENCE_DATA_RANDOM || args->data == REFERENCE_DATA_RANGES;
+    return args->input != NULL || reference_data_is_ordinary((reference_data)args->data);
 }
 
 /* ---- The problem of a spec ---- */
@@ -149,7 +149,7 @@ static tool_exit run_without_gpu(const session *s, const problem *p, page_pool *
     }
     if (o->has_scheme_error) {
         pool_pack(pages, p);
-        if (!compare_decode(p, pages, NULL, NULL, true, &o->trial.found))
+        if (!compare_decode(p, pages, NULL, NULL, o->trial.bound, true, &o->trial.found))
             return tool_fail(s->self, TOOL_FAILED, "out of memory");
     }
     return TOOL_ENVIRONMENT;
@@ -456,10 +456,10 @@ static const option options[] = {
     {.name = "--data",
      .kind = OPTION_CHOICE,
      AT(data),
-     .value = "random|outlier|large|sink|ranges|steps",
+     .value = "random|outlier|large|sink|ranges|steps|heads|nans",
      .help = "normal numbers (default); some channels 30 times the rest; scores up to 50; a token with half of the "
              "weight; tokens whose V differs by 1e11 in range and whose weights go down to 1e-80; scores that jump by "
-             "up to 450 every 256 tokens"},
+             "up to 450 every 256 tokens; query heads whose largest scores are 1 to 2000; NaNs and infinities in q"},
     {.name = "--input",
      .kind = OPTION_TEXT,
      AT(input),
