@@ -257,6 +257,14 @@ typedef struct foscar_cache {
 
 /* ---- Launches: allocate, lock and synchronise nothing; may be captured in a CUDA graph --------------------------------------------- */
 
+/* What becomes of numbers that are no ordinary ones. Nothing is refused at a launch, every result is defined, and no row changes another.
+   - append: a NaN counts as 0; what lies beyond 65504, the largest number of float16 metadata, an infinity too, is clamped to it.
+   - decode: scores are float32 in base 2, and known to about 2^-22 of the largest |score| of their row: weights of two tokens are told apart by
+     1e-5 up to scores of 40, by 2 % up to 65536, and beyond that not. V may differ in range from token to token as it likes.
+   - decode: a query head whose q holds a NaN or an infinity, or whose scores or sum of q overflow float32, has NaN in its row of out and in its lse. So
+     has every head of a sequence whose metadata hold a NaN, which append never writes.
+   - a number beyond 65504 becomes an infinity in an output of float16. */
+
 /* out[b, h] = softmax(scale * q[b, h] . K[b, h / heads]) V[b, h / heads] for the query heads h = 0 .. kv_heads * heads - 1; zeros and
    lse = -infinity for a sequence of length 0. */
 typedef struct foscar_decode_args {

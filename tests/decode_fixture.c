@@ -94,6 +94,7 @@ bool decode_fixture_make(decode_fixture *f, const char *spec, reference_data dat
     memset(f, 0, sizeof *f);
     if (!config_parse(spec, &f->cfg, &err)) return false;
     f->cfg.o_type = NUMBER_F32;
+    f->ignored = -1;
     f->bound = reference_data_is_ordinary(data) ? 2e-5 : 1e-4;
     reference_seed(&rng, seed);
     f->memory = emulator_memory_create();
@@ -190,6 +191,7 @@ static decode_outcome compare(decode_fixture *f, emulator_error *error)
         if (record_at(f, w, 1)->state == SEGMENT_OPEN && !merge_item(f, workers, w))
             return wrong(error, "the segments of item %.0f have no end", record_at(f, w, 1)->item);
     for (size_t b = 0; b < DECODE_BATCH; b++) {
+        if ((int)b == f->ignored) continue;
         const float *got = (const float *)(const void *)((const char *)at(f->out) + (int64_t)b * f->out_stride);
         for (size_t h = 0; h < heads; h++) {
             const double *expected = f->expected + b * row + h * dim, largest = f->largest_score[b * heads + h];

@@ -19,6 +19,7 @@ typedef struct decode_fixture {
     reference_cache cache;
     uint64_t pages, table, lengths_at, q; /* device addresses */
     uint64_t out, lse, workspace;         /* of a run; 0 between runs */
+    int ignored;  /* sequence that is not compared; -1: none */
     double bound; /* of a row's relative error with scores of ordinary size */
     int64_t q_stride, out_stride;
     double *expected, *expected_lse, *largest_score; /* [batch, kv_heads * heads (, head_dim)] */

@@ -233,11 +233,12 @@ static void float32_odd_head_sizes_and_empty_sequences_work_and_what_cannot_is_r
     } rows[] = {
         {80, 130, {130, 0}, 1, NULL},
         {8, 1, {1, 1}, 1, NULL},
-        {320, 70, {3, 70}, 1e30f, NULL},
+        {320, 70, {3, 70}, 1e5f, NULL},
+        {320, 70, {3, 70}, 1e30f, "above 65536 float32"},
         {80, 130, {0, 0}, 1, "'lengths' holds only zeros"},
         {81, 130, {9, 9}, 1, "heads of 81 channels cannot be packed; allowed are multiples of 8"},
-        {80, 130, {9, 9}, NAN, "tensor 'k': element 7 is nan"},
-        {80, 130, {9, 9}, -INFINITY, "tensor 'k': element 7 is -inf"},
+        {80, 130, {9, 9}, NAN, "tensor 'k': element [0, 0, 7] is nan"},
+        {80, 130, {9, 9}, -INFINITY, "tensor 'k': element [0, 0, 7] is -inf"},
         {80, 130, {9, 131}, 1, "'lengths': entry 1 is 131, outside 0 .. 130"},
         {80, 130, {-1, 9}, 1, "'lengths': entry 0 is -1"},
     };

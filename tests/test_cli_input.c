@@ -13,6 +13,17 @@ static void write_input(const char *path, uint64_t header_bytes, const char *hea
     fclose(file);
 }
 
+/* The header of one sequence, three query heads, one token, and its numbers: zeros but for one bf16. */
+static void write_number(const char *path, const char *header, long at, unsigned bf16)
+{
+    write_input(path, strlen(header), header, strlen(header), 644);
+    FILE *file = fopen(path, "r+b");
+    fseek(file, 8 + (long)strlen(header) + at, SEEK_SET);
+    fputc((int)(bf16 & 0xff), file);
+    fputc((int)(bf16 >> 8), file);
+    fclose(file);
+}
+
 /* NULL: both commands take the file. */
 static void assert_answer(const char *path, const char *reason, const char *what)
 {
@@ -211,9 +222,83 @@ static void what_is_no_regular_file_is_refused_at_once_and_says_why(void **state
     assert_one_line_reason("it is a pipe or FIFO");
 }
 
+static void numbers_that_kernels_cannot_take_are_refused_with_their_place(void **state)
+{
+    (void)state;
+    static const char header[] = "{" Q "," LENGTHS "," K "," V "}";
+    static const struct {
+        long at;       /* byte of the data */
+        unsigned bf16; /* put there */
+        const char *reason;
+    } rows[] = {
+        {2 * 130, 0x7fc0, "tensor 'q': element [0, 2, 2] is nan; attention needs finite numbers"},
+        {2 * 7, 0xff80, "tensor 'q': element [0, 0, 7] is -inf"},
+        {388 + 2 * 5, 0x7fff, "tensor 'k': element [0, 0, 5] is nan"},
+        {516 + 2 * 63, 0x7f80, "tensor 'v': element [0, 0, 63] is inf"},
+        {2 * 130, 0x7f61, NULL}, /* 3e38, whose scores are 0 */
+    };
+    char path[128];
+    snprintf(path, sizeof path, "%s/number.safetensors", folder);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_number(path, header, rows[i].at, rows[i].bf16);
+        assert_answer(path, rows[i].reason, "a number");
+    }
+    unlink(path);
+}
+
+static void scores_that_float32_cannot_order_are_refused(void **state)
+{
+    (void)state;
+    static const char header[] = "{" Q "," LENGTHS "," K "," V ",\"__metadata__\":{\"scale\":\"1\"}}";
+    char path[128];
+    snprintf(path, sizeof path, "%s/score.safetensors", folder);
+    static const struct {
+        unsigned k;
+        const char *reason;
+    } rows[] = {{0x4780, NULL}, /* 65536 */ {0x4781, "element [0, 1] of tensor 'q' with token 0 is 66048; above 65536"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_number(path, header, 388 + 2 * 3, rows[i].k);
+        FILE *file = fopen(path, "r+b");
+        fseek(file, 8 + (long)strlen(header) + 2 * (64 + 3), SEEK_SET);
+        fputc(0x80, file);
+        fputc(0x3f, file); /* 1 */
+        fclose(file);
+        assert_answer(path, rows[i].reason, "a score");
+    }
+    unlink(path);
+}
+
+static void numbers_beyond_the_metadata_are_told(void **state)
+{
+    (void)state;
+    static const char header[] = "{" Q "," LENGTHS "," K "," V "}";
+    char path[128], line[512];
+    snprintf(path, sizeof path, "%s/clamped.safetensors", folder);
+    write_number(path, header, 516 + 2 * 9, 0x47f4); /* 124928 */
+    snprintf(line, sizeof line, "accuracy --scheme=k4t64-v4t64 %s", path);
+    assert_int_equal(run(line), OK);
+    assert_contains(out, "1 numbers of k and v lie beyond 65504");
+    assert_contains(out, "tensor 'v': element [0, 0, 9] is 124928");
+    snprintf(line, sizeof line, "accuracy --json --scheme=k4t64-v4t64 %s", path);
+    assert_int_equal(run(line), OK);
+    cJSON *json = cJSON_Parse(out);
+    assert_true(cJSON_GetObjectItem(json, "clamped")->valuedouble == 1);
+    cJSON_Delete(json);
+    snprintf(line, sizeof line, "run " INPUT_SPEC " --input %s", path);
+    assert_true(run(line) != USAGE);
+    if (strstr(err, "NVRTC") == NULL && strstr(err, "ptxas") == NULL) assert_contains(out, "to which append clamps them");
+    snprintf(line, sizeof line, "run sm_90a-k4t64-v4t64-d64-h3-p64-f16 --input %s", path);
+    assert_int_equal(run(line), USAGE);
+    assert_one_line_reason("beyond f16, the spec's type of Q, K and V; take a spec with bf16");
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_kernels_cannot_take_are_refused_with_their_place),
+        cmocka_unit_test(scores_that_float32_cannot_order_are_refused),
+        cmocka_unit_test(numbers_beyond_the_metadata_are_told),
         cmocka_unit_test(a_header_that_is_not_what_the_format_says_is_refused),
         cmocka_unit_test(a_header_of_a_wrong_length_is_refused),
         cmocka_unit_test(tensors_of_another_problem_are_refused),

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "decode_fixture.h"
@@ -71,6 +72,22 @@ static void emitted_kernels_are_right_on_data_of_every_kind(void **state)
         for (int data = 0; data < REFERENCE_DATA_KINDS; data++) run_spec(specs[i], (reference_data)data, 1);
 }
 
+/* Pages of the long sequence full of NaNs, metadata included: the others' outputs are what they were. */
+static void a_sequence_with_broken_pages_changes_no_other(void **state)
+{
+    (void)state;
+    static emulator_error error;
+    decode_fixture f;
+    assert_true(decode_fixture_make(&f, "sm_90a-k2t128-v4t128-d128-h8-p64", REFERENCE_DATA_RANDOM, first_seed));
+    f.ignored = 2;
+    assert_true(f.lengths[2] > 5 * f.plan.block_tokens);
+    for (int t = 0; t < f.lengths[2]; t += f.cfg.page_tokens)
+        memset(reference_page(&f.cache, 2, 0, t), 0xff, (size_t)f.plan.page.bytes * DECODE_KV_HEADS);
+    if (decode_fixture_run(&f, f.text.ptx, f.text.length, EMULATOR_SCHEDULE_RANDOM, first_seed, NULL, &error) != DECODE_PASSED)
+        fail_msg("%s at line %d: %s", emulator_fault_name(error.fault), error.line, error.message);
+    decode_fixture_finish(&f);
+}
+
 static int choose_seed(void **state)
 {
     (void)state;
@@ -84,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(emitted_kernels_pass_under_every_mode_and_seed),
         cmocka_unit_test(emitted_kernels_are_right_on_data_of_every_kind),
+        cmocka_unit_test(a_sequence_with_broken_pages_changes_no_other),
     };
     return cmocka_run_group_tests_name("emulator_schedules", tests, choose_seed, NULL);
 }

@@ -25,6 +25,8 @@ typedef struct report {
     bool *show;                 /* [count] */
     double under;               /* 0: not asked for */
     const scheme_errors *found; /* the smallest one under it, or NULL */
+    int64_t clamped;            /* of input_clamped */
+    char first_clamped[128];
 } report;
 
 /* ---- Which schemes ---- */
@@ -152,6 +154,9 @@ static void print_table(const report *r)
            "V", "score max", "score rms", "V weight", "output");
     for (int i = 0; i < r->count; i++)
         if (r->show[i]) print_row(r, &r->rows[i]);
+    if (r->clamped > 0)
+        printf("\n%lld numbers of k and v lie beyond 65504, to which schemes with f16 metadata clamp them; %s",
+               (long long)r->clamped, r->first_clamped);
     printf("\n%d schemes measured, %d shown", r->count, r->shown);
     if (r->shown < r->count)
         printf(": those that no other one betters in bytes, stored bytes and output error (errors within 5 %% count as "
@@ -198,6 +203,7 @@ static void print_json(const report *r)
     cJSON_AddNumberToObject(json, "kv_heads", in->kv_heads);
     cJSON_AddNumberToObject(json, "head_dim", in->head_dim);
     cJSON_AddNumberToObject(json, "scale", in->scale);
+    cJSON_AddNumberToObject(json, "clamped", (double)r->clamped);
     cJSON_AddNumberToObject(json, "unquantised_bytes", unquantised_bytes(in));
     cJSON_AddNumberToObject(json, "sink", (double)r->args->sink);
     cJSON_AddNumberToObject(json, "recent", (double)r->args->recent);
@@ -240,6 +246,7 @@ static tool_exit measure(const command *self, report *r)
     if (pairs == NULL) return TOOL_USAGE;
     r->rows = tool_allocate((size_t)r->count * sizeof *r->rows);
     r->show = tool_allocate((size_t)r->count * sizeof *r->show);
+    r->clamped = input_clamped(r->in, r->first_clamped, sizeof r->first_clamped);
     scheme_errors_measure(r->in, pairs, r->count, (kept_tokens){(int)args->sink, (int)args->recent}, r->rows);
     arrange(r);
     if (args->json)
@@ -261,7 +268,7 @@ static bool check_input(const input *in, gen_error *err)
                         in->head_dim, CHANNELS_STEP);
     if (token_count(in) == 0)
         return gen_fail(err, "tensor 'lengths' holds only zeros; at least one sequence must have tokens");
-    return input_check_finite(in, err);
+    return input_check_numbers(in, err);
 }
 
 static tool_exit run_parsed(const command *self, const accuracy_arguments *args, const char *path)

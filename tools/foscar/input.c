@@ -88,18 +88,3 @@ void input_floats(const tensor *t, size_t first, size_t count, float *out)
         reference_read(type, &aligned, 1, &out[i]);
     }
 }
-
-bool input_check_finite(const input *in, gen_error *err)
-{
-    const tensor *const tensors[] = {&in->q, &in->k, &in->v};
-    for (int i = 0; i < 3; i++) {
-        for (int64_t at = 0; at < tensors[i]->elements; at++) {
-            float x;
-            input_floats(tensors[i], (size_t)at, 1, &x);
-            if (!isfinite(x))
-                return gen_fail(err, "tensor '%c': element %lld is %g; attention needs finite numbers", "qkv"[i],
-                                (long long)at, (double)x);
-        }
-    }
-    return true;
-}

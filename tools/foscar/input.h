@@ -18,8 +18,16 @@ typedef struct input {
 bool input_open(const char *path, input *out, gen_error *err);
 void input_close(input *in); /* a zeroed struct is fine */
 
-/* False, with the tensor and the place, if a number is a NaN or an infinity. */
-bool input_check_finite(const input *in, gen_error *err);
+/* False, with the place, if a number is a NaN or an infinity, or a score is beyond what float32 can order
+   (COMPARE_SCORE_LIMIT). */
+bool input_check_numbers(const input *in, gen_error *err);
+
+/* False, with the place, if a number is beyond a type of Q, K and V. */
+bool input_check_type(const input *in, number_type type, gen_error *err);
+
+/* How many numbers of k and v lie beyond 65504, to which append clamps them where metadata are f16; text names the
+   first. */
+int64_t input_clamped(const input *in, char *text, size_t size);
 
 number_type input_type(const tensor *t);
 

@@ -113,6 +113,7 @@ static void take_input(problem *out, const config *cfg, const input *in, bool cs
     convert(cfg, &in->q, out->q);
     convert(cfg, &in->k, out->k);
     convert(cfg, &in->v, out->v);
+    out->clamped = input_clamped(in, out->first_clamped, sizeof out->first_clamped);
 }
 
 bool problem_read(problem *out, const config *cfg, const char *path, bool csr, uint64_t seed, gen_error *err)
@@ -120,7 +121,7 @@ bool problem_read(problem *out, const config *cfg, const char *path, bool csr, u
     input in;
     memset(out, 0, sizeof *out);
     if (!input_open(path, &in, err)) return false;
-    bool ok = check_spec(&in, cfg, err);
+    bool ok = check_spec(&in, cfg, err) && input_check_numbers(&in, err) && input_check_type(&in, cfg->q_type, err);
     if (ok) take_input(out, cfg, &in, csr, seed);
     input_close(&in);
     return ok;

@@ -18,6 +18,8 @@ typedef struct problem {
     int64_t *first;  /* [streams.batch + 1], first row of each stream in k and v */
     uint16_t *q;     /* [batch, kv_heads * heads, head_dim], Q's type */
     uint16_t *k, *v; /* [tokens, kv_heads, head_dim], Q's type */
+    int64_t clamped; /* numbers of a file's k and v beyond what scales can say (input_clamped), and the first of them */
+    char first_clamped[128];
 } problem;
 
 /* Random data of one kind; lengths [batch]. */

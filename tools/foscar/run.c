@@ -33,6 +33,8 @@ typedef struct outcome {
     int batch, kv_heads;
     int64_t tokens;
     bool has_scheme_error;
+    int64_t clamped; /* of the problem */
+    char first_clamped[128];
     trial trial;
 } outcome;
 
@@ -183,6 +185,8 @@ static tool_exit run_spec(const session *s, const config *cfg, outcome *o)
     o->kv_heads = p.kv_heads;
     o->tokens = paging_tokens(&p.sequences);
     o->has_scheme_error = s->args->input != NULL;
+    o->clamped = p.clamped;
+    memcpy(o->first_clamped, p.first_clamped, sizeof o->first_clamped);
     const trial_options options = choose_options(s);
     trial_bounds(cfg, &options, &o->trial);
     pool_make(&pages, &p);
@@ -238,6 +242,9 @@ static void print_outcome(const session *s, const outcome *o, tool_exit code)
                     : code == TOOL_OK                                    ? "ok"
                     : code == TOOL_ENVIRONMENT && s->place == PLACE_NONE ? "assembled, not run"
                                                                          : "failed");
+    if (o->clamped > 0)
+        printf("  %lld numbers of k and v lie beyond 65504, to which append clamps them; %s\n", (long long)o->clamped,
+               o->first_clamped);
     fflush(stdout);
 }
 
@@ -266,6 +273,7 @@ static cJSON *outcome_json(const session *s, const outcome *o, tool_exit code)
     add_number(json, "lse_error", o->trial.ran && s->args->lse, o->trial.found.lse_error);
     add_number(json, "scheme_error", o->has_scheme_error && (o->trial.ran || code == TOOL_ENVIRONMENT),
                o->trial.found.scheme_error);
+    if (s->args->input != NULL) cJSON_AddNumberToObject(json, "clamped", (double)o->clamped);
     cJSON_AddBoolToObject(json, "ran", o->trial.ran);
     cJSON_AddBoolToObject(json, "passed", code == TOOL_OK);
     cJSON_AddStringToObject(json, "problem", o->trial.problem);
