@@ -8,6 +8,7 @@
 typedef struct assembler {
     char path[SEARCH_PATH_MAX];
     char build[128]; /* last line of `ptxas --version`: its identity in cache keys */
+    int seconds;     /* after which a run is killed */
 } assembler;
 
 /* What ptxas says about the entries of one text; the largest over them. */
@@ -17,9 +18,10 @@ typedef struct assembler_usage {
     int32_t stack_bytes;
 } assembler_usage;
 
-/* Finds ptxas: `path` if not NULL, else $FOSCAR_PTXAS, $CUDA_HOME/bin, $CUDA_PATH/bin, $PATH, /usr/local/cuda/bin, the Python wheels and Triton's own.
-   NO_ASSEMBLER says how to get one; INVALID_ARGUMENT: a path was named and is no program (then nothing else is tried); IO: it does not run. */
-foscar_status assembler_find(const char *path, assembler *out, foscar_error *err);
+/* Finds ptxas, whose every run may take so many seconds: `path` if not NULL, else $FOSCAR_PTXAS, $CUDA_HOME/bin, $CUDA_PATH/bin, $PATH, /usr/local/cuda/bin, the Python wheels and Triton's own.
+   NO_ASSEMBLER says how to get one; INVALID_ARGUMENT: a path was named and is no program (then nothing else is tried); IO: it does not run;
+   ASSEMBLY_FAILED: it does not even tell its version in that time. */
+foscar_status assembler_find(const char *path, int seconds, assembler *out, foscar_error *err);
 
 /* Assembles `length` bytes of PTX for `target`. *cubin is malloc'd and the caller's; NULL on failure. ASSEMBLY_FAILED with ptxas's own line. */
 foscar_status assembler_run(const assembler *a, const char *ptx, size_t length, const char *target, void **cubin,

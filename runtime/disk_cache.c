@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cubin.h"
-#include "process.h"
+#include "file.h"
 
 enum { FILE_LIMIT = 64 << 20, FILE_PATH_MAX = DISK_DIRECTORY_MAX + 96 };
 enum { AT_KEY = 8, AT_BYTES = 40, AT_REGISTERS = 48, AT_SPILL = 52, AT_STACK = 56, AT_VERSION = 60, AT_SUM = 64 };
@@ -77,27 +77,28 @@ void disk_cache_choose(disk_cache *cache, const char *directory)
              DISK_DIRECTORY_MAX - 1);
 }
 
-/* Makes a directory and those above it; whether that worked is for the caller's stat to tell. */
-static void make_directories(const char *path)
+/* Makes a directory and those above it. The errno of the first one that could not be made: if the directory is not there, that is why. */
+static int make_directories(const char *path)
 {
     char part[DISK_DIRECTORY_MAX];
     size_t length = strlen(path);
+    int error = 0;
     memcpy(part, path, length + 1);
-    for (size_t i = 1; i < length; i++) {
-        if (part[i] != '/') continue;
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
         part[i] = '\0';
-        (void)mkdir(part, 0700);
-        part[i] = '/';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST && error == 0) error = errno;
+        part[i] = path[i];
     }
-    (void)mkdir(part, 0700);
+    return error;
 }
 
 /* Kernels are code that will run: nobody else may be able to put files there. */
-static bool directory_safe(const char *path, char *problem, size_t size)
+static bool directory_safe(const char *path, int missing, char *problem, size_t size)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        snprintf(problem, size, "%s", strerror(errno));
+        snprintf(problem, size, "%s", file_reason(errno == ENOENT ? missing : errno));
     else if (!S_ISDIR(st.st_mode))
         snprintf(problem, size, "it is no directory");
     else if (st.st_uid != geteuid())
@@ -115,10 +116,10 @@ bool disk_cache_usable(const disk_cache *cache, char *problem, size_t size)
         snprintf(problem, size, "%s", cache->problem);
         return false;
     }
-    make_directories(cache->directory);
-    if (!directory_safe(cache->directory, problem, size)) return false;
+    int missing = make_directories(cache->directory);
+    if (!directory_safe(cache->directory, missing, problem, size)) return false;
     if (access(cache->directory, W_OK | X_OK) == 0) return true;
-    snprintf(problem, size, "%s", strerror(errno));
+    snprintf(problem, size, "%s", file_reason(errno));
     return false;
 }
 
@@ -148,16 +149,35 @@ static bool file_good(const unsigned char *file, size_t length, const disk_key *
            cubin_problem(file + DISK_HEADER_BYTES, length - DISK_HEADER_BYTES) == NULL;
 }
 
-bool disk_cache_load(const disk_cache *cache, const disk_key *key, foscar_image *image)
+static void describe(char problem[DISK_PROBLEM_MAX], const char *what, const char *reason)
 {
-    char path[FILE_PATH_MAX], problem[128];
-    size_t length = 0;
-    if (cache->directory[0] == '\0' || !directory_safe(cache->directory, problem, sizeof problem)) return false;
-    file_path(cache, key, path);
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return false;
-    unsigned char *file = (unsigned char *)process_read_file(fd, FILE_LIMIT, &length);
+    snprintf(problem, DISK_PROBLEM_MAX, "a kernel could not be %s: %s", what, reason);
+}
+
+/* NULL with a reason, or without one if there is no such file. */
+static unsigned char *read_entry(const char *path, size_t *length, char problem[DISK_PROBLEM_MAX])
+{
+    char reason[128];
+    int fd = file_open_regular(path, O_NOFOLLOW, reason, sizeof reason);
+    if (fd < 0) {
+        if (errno != ENOENT) describe(problem, "read from it", reason);
+        return NULL;
+    }
+    unsigned char *file = (unsigned char *)file_read_all(fd, FILE_LIMIT, length);
+    if (file == NULL) describe(problem, "read from it", errno == EFBIG ? "it is longer than 64 MiB" : file_reason(errno));
     close(fd);
+    return file;
+}
+
+bool disk_cache_load(const disk_cache *cache, const disk_key *key, foscar_image *image, char problem[DISK_PROBLEM_MAX])
+{
+    char path[FILE_PATH_MAX];
+    size_t length = 0;
+    problem[0] = '\0';
+    if (cache->directory[0] == '\0' || access(cache->directory, F_OK) != 0) return false;
+    if (!directory_safe(cache->directory, ENOENT, problem, DISK_PROBLEM_MAX)) return false;
+    file_path(cache, key, path);
+    unsigned char *file = read_entry(path, &length, problem);
     if (file == NULL) return false;
     if (!file_good(file, length, key)) {
         (void)unlink(path);
@@ -175,15 +195,30 @@ bool disk_cache_load(const disk_cache *cache, const disk_key *key, foscar_image 
 
 static bool write_parts(int fd, const unsigned char *header, const foscar_image *image)
 {
-    return process_write_all(fd, header, DISK_HEADER_BYTES) && process_write_all(fd, image->cubin, image->bytes) &&
+    return file_write_all(fd, header, DISK_HEADER_BYTES) && file_write_all(fd, image->cubin, image->bytes) &&
            fsync(fd) == 0;
 }
 
-void disk_cache_store(const disk_cache *cache, const disk_key *key, const foscar_image *image)
+/* Writes to a temporary name and renames, or leaves nothing and returns the errno; 0: done. */
+static int write_file(const disk_cache *cache, const char *path, const unsigned char *header, const foscar_image *image)
 {
-    char path[FILE_PATH_MAX], temporary[FILE_PATH_MAX], problem[128];
+    char temporary[FILE_PATH_MAX];
+    snprintf(temporary, sizeof temporary, "%s/.foscar-XXXXXX", cache->directory);
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) return errno;
+    int error = write_parts(fd, header, image) ? 0 : errno;
+    if (close(fd) != 0 && error == 0) error = errno;
+    if (error == 0 && rename(temporary, path) != 0) error = errno;
+    if (error != 0) (void)unlink(temporary);
+    return error;
+}
+
+bool disk_cache_store(const disk_cache *cache, const disk_key *key, const foscar_image *image, char problem[DISK_PROBLEM_MAX])
+{
+    char path[FILE_PATH_MAX];
     unsigned char header[DISK_HEADER_BYTES] = {0};
-    if (!disk_cache_usable(cache, problem, sizeof problem)) return;
+    problem[0] = '\0';
+    if (!disk_cache_usable(cache, problem, DISK_PROBLEM_MAX)) return false;
     memcpy(header, magic, sizeof magic);
     memcpy(header + AT_KEY, key->bytes, DISK_KEY_BYTES);
     put(header + AT_BYTES, image->bytes, 8);
@@ -191,13 +226,12 @@ void disk_cache_store(const disk_cache *cache, const disk_key *key, const foscar
     put(header + AT_SPILL, (uint32_t)image->spill_bytes, 4);
     put(header + AT_STACK, (uint32_t)image->stack_bytes, 4);
     put(header + AT_VERSION, DISK_VERSION, 4);
-    if (!checksum(header, image->cubin, image->bytes, header + AT_SUM)) return;
-
-    snprintf(temporary, sizeof temporary, "%s/.foscar-XXXXXX", cache->directory);
+    if (!checksum(header, image->cubin, image->bytes, header + AT_SUM)) {
+        describe(problem, "kept", "libcrypto fails");
+        return false;
+    }
     file_path(cache, key, path);
-    int fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0) return;
-    bool written = write_parts(fd, header, image);
-    if (close(fd) != 0) written = false;
-    if (!written || rename(temporary, path) != 0) (void)unlink(temporary);
+    int error = write_file(cache, path, header, image);
+    if (error != 0) describe(problem, "kept", file_reason(error));
+    return error == 0;
 }

@@ -1,4 +1,4 @@
-/* Assembled kernels as files: one file per key. Every failure is a miss, never an error.
+/* Assembled kernels as files: one file per key. Every failure is a miss, never an error; it leaves its reason and no file.
  *
  * A file is <64 hex digits of the key>.foscar: a header of DISK_HEADER_BYTES, little-endian, then the cubin.
  *      0  magic "FOSCARC\0"             40  bytes of the cubin, 8          64  SHA-256 of bytes 0 .. 63 and of the cubin, 32
@@ -14,7 +14,7 @@
 
 #include "foscar.h"
 
-enum { DISK_KEY_BYTES = 32, DISK_HEADER_BYTES = 96, DISK_VERSION = 1, DISK_DIRECTORY_MAX = 512 };
+enum { DISK_KEY_BYTES = 32, DISK_HEADER_BYTES = 96, DISK_VERSION = 1, DISK_DIRECTORY_MAX = 512, DISK_PROBLEM_MAX = 256 };
 
 typedef struct disk_key {
     unsigned char bytes[DISK_KEY_BYTES];
@@ -40,10 +40,11 @@ void disk_cache_choose(disk_cache *cache, const char *directory);
 /* Makes the directory (mode 0700) if it is not there. False with the reason when files cannot be kept in it safely. */
 bool disk_cache_usable(const disk_cache *cache, char *problem, size_t size);
 
-/* Fills cubin, bytes, registers, spill_bytes and stack_bytes of *image and returns true on a hit. A damaged file is removed. */
-bool disk_cache_load(const disk_cache *cache, const disk_key *key, foscar_image *image);
+/* Fills cubin, bytes, registers, spill_bytes and stack_bytes of *image and returns true on a hit. A miss has a reason in
+   `problem` if more is wrong than that there is no such file or that it is damaged (then it is removed); else that is empty. */
+bool disk_cache_load(const disk_cache *cache, const disk_key *key, foscar_image *image, char problem[DISK_PROBLEM_MAX]);
 
-/* Keeps an image. Nothing is reported: without the file the next run assembles again. */
-void disk_cache_store(const disk_cache *cache, const disk_key *key, const foscar_image *image);
+/* Keeps an image, so that the next run need not assemble again; false: it could not be, with the reason. */
+bool disk_cache_store(const disk_cache *cache, const disk_key *key, const foscar_image *image, char problem[DISK_PROBLEM_MAX]);
 
 #endif

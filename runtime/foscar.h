@@ -134,6 +134,8 @@ typedef struct foscar_options {
                                     A path that is named and is no program is INVALID_ARGUMENT to calls that need it. */
     const char *nvrtc;           /* path of libnvrtc.so, or NULL: $FOSCAR_NVRTC, the loader's path, $CUDA_HOME, /usr/local/cuda, wheels */
     const char *cache_directory; /* or NULL: $FOSCAR_CACHE_DIR, $XDG_CACHE_HOME/foscar, ~/.cache/foscar */
+    int32_t ptxas_seconds;       /* a run of ptxas that takes longer is killed with all that it started, and is ASSEMBLY_FAILED; at most 86400.
+                                    0: $FOSCAR_PTXAS_SECONDS, else 120 */
 } foscar_options;
 
 /* Opens a runtime; options may be NULL. Succeeds without driver, GPU, ptxas and NVRTC: the calls that need one of them say so.
@@ -157,7 +159,7 @@ typedef struct foscar_environment {
     int32_t nvrtc_version;       /* 13000 for 13.0 */
     char nvrtc_problem[256];
     char cache_directory[512];
-    char cache_problem[256];     /* empty: usable */
+    char cache_problem[256];     /* empty: usable, and all kernels of this runtime were kept */
 } foscar_environment;
 
 FOSCAR_API foscar_status foscar_describe(foscar_runtime *runtime, foscar_environment *out, foscar_error *err);
@@ -197,7 +199,7 @@ typedef struct foscar_image {
 } foscar_image;
 
 /* Makes one image of a spec, through the disk cache. INVALID_SPEC, NO_ASSEMBLER, NO_NVRTC (cache part), ASSEMBLY_FAILED with the tool's first
-   line, IO, OUT_OF_MEMORY. On failure *image is left alone; a cubin it held before is never freed here. */
+   line, IO, OUT_OF_MEMORY. A cache that cannot be read or written is a miss; foscar_describe says why. On failure *image is left alone; a cubin it held before is never freed here. */
 FOSCAR_API foscar_status foscar_assemble(foscar_runtime *runtime, const char *spec, foscar_part part, foscar_image *image, foscar_error *err);
 
 /* Assembles any PTX text of `length` bytes for a target ("sm_90a") by the same rules: no spill, no stack frame, no C75xx note. */

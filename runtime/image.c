@@ -73,6 +73,14 @@ static foscar_status assemble(const assembler *ptxas, const nvrtc *compiler, con
     return FOSCAR_OK;
 }
 
+/* A failure of the cache is no failure of the call, and nothing is printed: foscar_describe tells. */
+static void note_disk_problem(foscar_runtime *runtime, const char problem[DISK_PROBLEM_MAX])
+{
+    pthread_mutex_lock(&runtime->tools_lock);
+    memcpy(runtime->disk_problem, problem, DISK_PROBLEM_MAX);
+    pthread_mutex_unlock(&runtime->tools_lock);
+}
+
 foscar_status image_make(foscar_runtime *runtime, const image_source *source, foscar_image *image, foscar_error *err)
 {
     const assembler *ptxas;
@@ -87,13 +95,16 @@ foscar_status image_make(foscar_runtime *runtime, const image_source *source, fo
     foscar_status status = runtime_assembler(runtime, &ptxas, err);
     if (status == FOSCAR_OK && source->language == IMAGE_CUDA) status = runtime_nvrtc(runtime, &compiler, err);
     if (status != FOSCAR_OK) return status;
+    char problem[2][DISK_PROBLEM_MAX] = {"", ""}; /* of reading, of keeping */
     bool keyed = make_key(source, compiler != NULL ? compiler->build : "", ptxas->build, &key);
-    if (keyed && disk_cache_load(&runtime->disk, &key, image)) {
+    if (keyed && disk_cache_load(&runtime->disk, &key, image, problem[0])) {
         image->from_cache = 1;
     } else {
         status = assemble(ptxas, compiler, source, image, err);
-        if (status == FOSCAR_OK && keyed) disk_cache_store(&runtime->disk, &key, image);
+        if (status == FOSCAR_OK && keyed) disk_cache_store(&runtime->disk, &key, image, problem[1]);
     }
+    for (int i = 0; i < 2; i++)
+        if (problem[i][0] != '\0') note_disk_problem(runtime, problem[i]);
     image->milliseconds = milliseconds_now() - begin;
     return status;
 }

@@ -9,10 +9,14 @@
 #include <sys/stat.h>
 
 #include "assembler.h"
+#include "file.h"
 
+/* A name without a slash is looked for by the loader, which opens a FIFO like any other file, and waits. */
 static bool accept_library(void *context, const char *path)
 {
     void **handle = context;
+    char problem[128];
+    if (strchr(path, '/') != NULL && !file_is_regular(path, problem, sizeof problem)) return false;
     *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return *handle != NULL;
 }
@@ -36,15 +40,19 @@ static void *find_library(void)
 
 static foscar_status open_library(const char *path, nvrtc *n, foscar_error *err)
 {
+    char problem[128] = "the loader gives no reason";
     const char *variable = getenv("FOSCAR_NVRTC");
     const char *named = path != NULL ? path : variable != NULL && *variable != '\0' ? variable : NULL;
     if (named != NULL) {
         if (accept_library(&n->handle, named)) return FOSCAR_OK;
+        const char *loader = strchr(named, '/') != NULL && !file_is_regular(named, problem, sizeof problem) ? NULL : dlerror();
         return status_fail(err, FOSCAR_NO_NVRTC, "%s (%s) cannot be opened: %s", named,
-                           path != NULL ? "the NVRTC of the options" : "FOSCAR_NVRTC", dlerror());
+                           path != NULL ? "the NVRTC of the options" : "FOSCAR_NVRTC", loader != NULL ? loader : problem);
     }
     n->handle = find_library();
     if (n->handle != NULL) return FOSCAR_OK;
+    if (file_none_left(problem, sizeof problem))
+        return status_fail(err, FOSCAR_IO, "libnvrtc.so cannot be looked for: %s", problem);
     return status_fail(err, FOSCAR_NO_NVRTC,
                        "libnvrtc.so was not found; set FOSCAR_NVRTC or CUDA_HOME, or run: pip install nvidia-cuda-nvrtc");
 }

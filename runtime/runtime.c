@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "process.h"
 
 static bool copy_string(const char *from, char **to)
 {
@@ -21,11 +22,29 @@ static foscar_status import_options(const foscar_options *options, foscar_option
 {
     memset(ours, 0, sizeof *ours);
     if (options == NULL) return FOSCAR_OK;
-    foscar_status status = struct_import("foscar_options", ours, sizeof *ours, sizeof *ours, options, err);
+    enum { FIRST_VERSION = offsetof(foscar_options, ptxas_seconds) };
+    foscar_status status = struct_import("foscar_options", ours, sizeof *ours, FIRST_VERSION, options, err);
     if (status != FOSCAR_OK) return status;
     if ((ours->flags & ~(uint32_t)(FOSCAR_NO_DISK_CACHE | FOSCAR_NO_DRIVER_JIT)) != 0)
         return status_fail(err, FOSCAR_INVALID_ARGUMENT, "foscar_options: flags 0x%x has bits that mean nothing",
                            (unsigned)ours->flags);
+    if (ours->ptxas_seconds < 0 || ours->ptxas_seconds > PROCESS_SECONDS_MAX)
+        return status_fail(err, FOSCAR_INVALID_ARGUMENT, "foscar_options: ptxas_seconds is %d, allowed are 0 to %d",
+                           (int)ours->ptxas_seconds, PROCESS_SECONDS_MAX);
+    return FOSCAR_OK;
+}
+
+static foscar_status choose_seconds(int wanted, int *seconds, foscar_error *err)
+{
+    const char *text = getenv("FOSCAR_PTXAS_SECONDS");
+    char *end = NULL;
+    *seconds = wanted > 0 ? wanted : PROCESS_SECONDS;
+    if (wanted > 0 || text == NULL || *text == '\0') return FOSCAR_OK;
+    long number = strtol(text, &end, 10);
+    if (*end != '\0' || number < 1 || number > PROCESS_SECONDS_MAX)
+        return status_fail(err, FOSCAR_INVALID_ARGUMENT, "FOSCAR_PTXAS_SECONDS is '%s', no number from 1 to %d", text,
+                           PROCESS_SECONDS_MAX);
+    *seconds = (int)number;
     return FOSCAR_OK;
 }
 
@@ -42,13 +61,16 @@ foscar_status foscar_open(const foscar_options *options, foscar_runtime **out, f
     foscar_options ours;
     if (out == NULL) return status_fail(err, FOSCAR_INVALID_ARGUMENT, "runtime is NULL");
     *out = NULL;
+    int ptxas_seconds;
     foscar_status status = import_options(options, &ours, err);
+    if (status == FOSCAR_OK) status = choose_seconds(ours.ptxas_seconds, &ptxas_seconds, err);
     if (status != FOSCAR_OK) return status;
     foscar_runtime *runtime = calloc(1, sizeof *runtime);
     if (runtime == NULL) goto no_memory;
     runtime->owner = getpid();
     runtime->flags = ours.flags;
     runtime->device = ours.device;
+    runtime->ptxas_seconds = ptxas_seconds;
     choose_cache(runtime, ours.cache_directory);
     if (!copy_string(ours.ptxas, &runtime->ptxas_path)) goto free_runtime;
     if (!copy_string(ours.nvrtc, &runtime->nvrtc_path)) goto free_ptxas;
@@ -128,7 +150,8 @@ foscar_status runtime_assembler(foscar_runtime *runtime, const assembler **out, 
 {
     tool *t = &runtime->assembler_tool;
     pthread_mutex_lock(&runtime->tools_lock);
-    if (t->state == TOOL_UNTRIED) tool_record(t, assembler_find(runtime->ptxas_path, &runtime->ptxas, &t->problem));
+    if (t->state == TOOL_UNTRIED) tool_record(t, assembler_find(runtime->ptxas_path, runtime->ptxas_seconds, &runtime->ptxas,
+                                                             &t->problem));
     *out = &runtime->ptxas;
     pthread_mutex_unlock(&runtime->tools_lock);
     return tool_outcome(t, err);
@@ -176,9 +199,14 @@ foscar_status foscar_describe(foscar_runtime *runtime, foscar_environment *out, 
     } else
         describe_problem(found.nvrtc_problem, sizeof found.nvrtc_problem, &why);
     memcpy(found.cache_directory, runtime->disk.directory, sizeof found.cache_directory);
-    (void)disk_cache_usable(&runtime->disk, found.cache_problem, sizeof found.cache_problem);
+    if (disk_cache_usable(&runtime->disk, found.cache_problem, sizeof found.cache_problem)) {
+        pthread_mutex_lock(&runtime->tools_lock);
+        memcpy(found.cache_problem, runtime->disk_problem, sizeof runtime->disk_problem);
+        pthread_mutex_unlock(&runtime->tools_lock);
+    }
     return struct_export("foscar_environment", out, &found, sizeof found, sizeof found, err);
 }
+_Static_assert(sizeof(((foscar_environment *)0)->cache_problem) >= DISK_PROBLEM_MAX, "problems are copied whole");
 _Static_assert(sizeof(((foscar_environment *)0)->ptxas) == SEARCH_PATH_MAX, "paths are copied whole");
 _Static_assert(sizeof(((foscar_environment *)0)->nvrtc) == SEARCH_PATH_MAX, "paths are copied whole");
 _Static_assert(sizeof(((foscar_environment *)0)->cache_directory) == DISK_DIRECTORY_MAX, "paths are copied whole");

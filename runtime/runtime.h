@@ -26,9 +26,11 @@ struct foscar_runtime {
     uint32_t flags; /* enum foscar_flags */
     int32_t device; /* ordinal of the fallback device */
     char *ptxas_path, *nvrtc_path; /* of the options, or NULL; freed by foscar_close */
+    int ptxas_seconds;             /* that a run of ptxas may take */
     disk_cache disk;
 
-    pthread_mutex_t tools_lock; /* guards the three tools and the primary context */
+    pthread_mutex_t tools_lock; /* guards the three tools, the primary context and disk_problem */
+    char disk_problem[DISK_PROBLEM_MAX]; /* why a kernel could not be read from the cache or kept in it, the last time; else empty */
     tool driver_tool, assembler_tool, nvrtc_tool;
     driver cuda;
     assembler ptxas;

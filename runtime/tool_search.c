@@ -1,12 +1,14 @@
 /* Ordered search for tools and libraries that this project does not ship. */
 #include "tool_search.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "file.h"
 
 static int compare_paths(const void *a, const void *b)
 {
@@ -76,10 +78,18 @@ bool search_wheels(const char *const *suffixes, size_t count, search_accept acce
 
 bool search_accept_executable(void *context, const char *path)
 {
-    struct stat st;
-    size_t length = strlen(path);
-    if (length >= SEARCH_PATH_MAX || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || access(path, X_OK) != 0)
-        return false;
-    memcpy(context, path, length + 1);
+    char problem[SEARCH_PROBLEM_MAX];
+    search_describe_refused(path, problem);
+    if (problem[0] != '\0') return false;
+    memcpy(context, path, strlen(path) + 1);
     return true;
+}
+
+void search_describe_refused(const char *path, char problem[SEARCH_PROBLEM_MAX])
+{
+    problem[0] = '\0';
+    if (strlen(path) >= SEARCH_PATH_MAX)
+        snprintf(problem, SEARCH_PROBLEM_MAX, "its path is longer than %d bytes", SEARCH_PATH_MAX - 1);
+    else if (file_is_regular(path, problem, SEARCH_PROBLEM_MAX) && access(path, X_OK) != 0)
+        snprintf(problem, SEARCH_PROBLEM_MAX, "%s", strerror(errno));
 }

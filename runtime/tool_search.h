@@ -27,4 +27,8 @@ bool search_wheels(const char *const *suffixes, size_t count, search_accept acce
 /* An acceptor: an executable regular file; copies its path into context, a char[SEARCH_PATH_MAX]. */
 bool search_accept_executable(void *context, const char *path);
 
+/* Why it refuses a path; empty if it does not. */
+enum { SEARCH_PROBLEM_MAX = 128 };
+void search_describe_refused(const char *path, char problem[SEARCH_PROBLEM_MAX]);
+
 #endif

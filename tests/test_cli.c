@@ -3,6 +3,7 @@
 #include "cli_fixture.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include "config.h"
@@ -129,8 +130,82 @@ static void a_full_disk_is_reported(void **state)
     if (access("/dev/full", W_OK) != 0) skip();
     assert_int_equal(run_to("", "list --specs", "/dev/full"), FAILED);
     assert_one_line_reason("standard output");
+    assert_one_line_reason("No space left on device");
+    assert_int_equal(run_to("", "emit " SPEC, "/dev/full"), FAILED);
+    assert_one_line_reason("standard output: No space left on device");
     assert_int_equal(run("emit " SPEC " -o /dev/full"), FAILED);
-    assert_one_line_reason("cannot write /dev/full");
+    assert_one_line_reason("cannot write /dev/full: No space left on device");
+}
+
+/* The limit sends a signal that ends a program. */
+static void a_file_size_limit_is_reported_and_leaves_nothing(void **state)
+{
+    (void)state;
+    char arguments[256], path[128];
+    snprintf(path, sizeof path, "%s/kernel.ptx", folder);
+    snprintf(arguments, sizeof arguments, "emit " SPEC " -o %s", path);
+    assert_int_equal(run_to("ulimit -f 4;", arguments, NULL), FAILED);
+    assert_one_line_reason("raise ulimit -f");
+    assert_int_equal(access(path, F_OK), -1);
+    snprintf(arguments, sizeof arguments, "ls -A %s | grep -q kernel", folder);
+    assert_int_not_equal(system(arguments), 0);
+    assert_int_equal(run_to("ulimit -f 4;", "emit " SPEC, NULL), FAILED);
+    assert_one_line_reason("raise ulimit -f");
+}
+
+static void what_an_output_name_stands_for_is_kept(void **state)
+{
+    (void)state;
+    static char whole[TEXT_MAX], file[TEXT_MAX];
+    char arguments[256], line[512];
+    assert_int_equal(run("emit " SPEC " --plan"), OK);
+    strcpy(whole, out);
+    snprintf(line, sizeof line, "cd %s && echo >real && chmod 600 real && ln -s real link && mkfifo fifo", folder);
+    assert_int_equal(system(line), 0);
+    snprintf(arguments, sizeof arguments, "emit " SPEC " -o %s/link", folder);
+    assert_int_equal(run(arguments), OK); /* longer than what replaces it */
+    snprintf(arguments, sizeof arguments, "emit " SPEC " --plan -o %s/link", folder);
+    assert_int_equal(run(arguments), OK);
+    snprintf(line, sizeof line, "%s/real", folder);
+    read_file(line, file);
+    assert_string_equal(file, whole);
+    snprintf(line, sizeof line, "test -L %s/link && test \"$(stat -c %%a %s/real)\" = 600", folder, folder);
+    assert_int_equal(system(line), 0);
+    snprintf(arguments, sizeof arguments, "emit " SPEC " --plan -o %s/fifo", folder);
+    assert_int_equal(run_to("timeout 20", arguments, NULL), FAILED);
+    assert_one_line_reason("fifo: nobody reads from it");
+    snprintf(line, sizeof line, "%s/fifo", folder);
+    int reader = open(line, O_RDONLY | O_NONBLOCK); /* the plan fits into a pipe */
+    assert_int_equal(run_to("timeout 20", arguments, NULL), OK);
+    ssize_t length = read(reader, file, sizeof file - 1);
+    assert_int_equal(length, strlen(whole));
+    assert_memory_equal(file, whole, strlen(whole));
+    close(reader);
+    snprintf(line, sizeof line, "cd %s && rm -f real link fifo", folder);
+    assert_int_equal(system(line), 0);
+}
+
+static void a_ptxas_that_hangs_is_an_error_after_the_time_limit(void **state)
+{
+    (void)state;
+    char line[512];
+    snprintf(line, sizeof line, "printf '#!/bin/sh\\nsleep 600\\n' >%s/ptxas; chmod 700 %s/ptxas", folder, folder);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "FOSCAR_PTXAS=%s/ptxas FOSCAR_PTXAS_SECONDS=1 timeout 60", folder);
+    assert_int_equal(run_to(line, "inspect " SPEC, NULL), FAILED);
+    assert_one_line_reason("had not ended after 1 s and was killed");
+    assert_int_equal(run_to("FOSCAR_PTXAS_SECONDS=soon", "inspect " SPEC, NULL), FAILED);
+    assert_one_line_reason("FOSCAR_PTXAS_SECONDS is 'soon'");
+    snprintf(line, sizeof line, "rm %s/ptxas; mkfifo %s/ptxas", folder, folder);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "FOSCAR_PTXAS=%s/ptxas timeout 60", folder);
+    assert_int_equal(run_to(line, "inspect " SPEC, NULL), FAILED);
+    assert_one_line_reason("it is a pipe or FIFO, not a regular file");
+    snprintf(line, sizeof line, "FOSCAR_NVRTC=%s/ptxas timeout 60", folder);
+    assert_int_equal(run_to(line, "check " SPEC, NULL), ENVIRONMENT);
+    assert_one_line_reason("it is a pipe or FIFO, not a regular file");
+    snprintf(line, sizeof line, "rm %s/ptxas", folder);
+    assert_int_equal(system(line), 0);
 }
 
 /* ---- list, emit ---- */
@@ -320,6 +395,9 @@ int main(void)
         cmocka_unit_test(wrong_usage_exits_with_2_and_writes_nothing),
         cmocka_unit_test(an_option_that_means_nothing_in_a_call_is_refused),
         cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(a_file_size_limit_is_reported_and_leaves_nothing),
+        cmocka_unit_test(what_an_output_name_stands_for_is_kept),
+        cmocka_unit_test(a_ptxas_that_hangs_is_an_error_after_the_time_limit),
         cmocka_unit_test(list_names_the_grid),
         cmocka_unit_test(emit_writes_the_same_bytes_everywhere),
         cmocka_unit_test(emitting_the_whole_grid_takes_under_5_seconds),

@@ -16,6 +16,7 @@
 #include "cubin.h"
 #include "foscar.h"
 #include "nvrtc.h"
+#include "file.h"
 #include "process.h"
 
 static const char good_ptx[] = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -52,7 +53,7 @@ static foscar_runtime *open_runtime(const char *ptxas)
 static bool ptxas_missing(void)
 {
     assembler found;
-    return assembler_find(NULL, &found, NULL) != FOSCAR_OK;
+    return assembler_find(NULL, PROCESS_SECONDS, &found, NULL) != FOSCAR_OK;
 }
 
 static void a_good_text_becomes_a_cubin(void **state)
@@ -197,15 +198,15 @@ static void a_named_ptxas_that_is_none_is_never_skipped(void **state)
     (void)state;
     assembler found;
     foscar_error err = {0};
-    assert_int_equal(assembler_find("/nowhere/ptxas", &found, &err), FOSCAR_INVALID_ARGUMENT);
+    assert_int_equal(assembler_find("/nowhere/ptxas", PROCESS_SECONDS, &found, &err), FOSCAR_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "/nowhere/ptxas"));
-    assert_int_equal(assembler_find("/tmp", &found, &err), FOSCAR_INVALID_ARGUMENT);
+    assert_int_equal(assembler_find("/tmp", PROCESS_SECONDS, &found, &err), FOSCAR_INVALID_ARGUMENT);
     assert_int_equal(setenv("FOSCAR_PTXAS", "/nowhere/else", 1), 0);
-    assert_int_equal(assembler_find(NULL, &found, &err), FOSCAR_INVALID_ARGUMENT);
+    assert_int_equal(assembler_find(NULL, PROCESS_SECONDS, &found, &err), FOSCAR_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "FOSCAR_PTXAS"));
     foscar_close(fake_ptxas("exit 0"));
     assert_int_equal(setenv("FOSCAR_PTXAS", script, 1), 0);
-    assert_int_equal(assembler_find(NULL, &found, &err), FOSCAR_OK);
+    assert_int_equal(assembler_find(NULL, PROCESS_SECONDS, &found, &err), FOSCAR_OK);
     assert_string_equal(found.path, script);
     assert_string_equal(found.build, "Build fake");
     assert_int_equal(unsetenv("FOSCAR_PTXAS"), 0);
@@ -326,13 +327,13 @@ static void a_child_reads_and_writes_memory_files(void **state)
     size_t length = 0;
     const char *argv[] = {"/bin/sh", "-c", "cat <&3 >&4; echo to the log; exit 3", NULL};
     int input = process_memory_file("in", "abc", 3), output = process_memory_file("out", "", 0);
-    assert_int_equal(process_run(argv, input, output, &result, NULL), FOSCAR_OK);
+    assert_int_equal(process_run(argv, input, output, 20, &result, NULL), FOSCAR_OK);
     assert_int_equal(result.exit_status, 3);
     assert_string_equal(result.log, "to the log\n");
-    char *text = process_read_file(output, 100, &length);
+    char *text = file_read_all(output, 100, &length);
     assert_int_equal(length, 3);
     assert_string_equal(text, "abc");
-    assert_null(process_read_file(output, 2, &length));
+    assert_null(file_read_all(output, 2, &length));
     free(text);
     process_result_finish(&result);
     close(input);
@@ -345,7 +346,7 @@ static void a_child_that_cannot_start_is_an_error(void **state)
     process_result result;
     foscar_error err = {0};
     const char *argv[] = {"/nowhere/program", NULL};
-    foscar_status status = process_run(argv, -1, -1, &result, &err);
+    foscar_status status = process_run(argv, -1, -1, 20, &result, &err);
     assert_int_equal(status, FOSCAR_IO);
     assert_non_null(strstr(err.message, "/nowhere/program"));
     process_result_finish(&result);

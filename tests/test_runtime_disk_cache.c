@@ -18,7 +18,7 @@
 
 #include "disk_cache.h"
 
-static char directory[64];
+static char directory[64], problem[DISK_PROBLEM_MAX];
 
 static int make_directory(void **state)
 {
@@ -87,16 +87,16 @@ static void what_was_stored_is_loaded(void **state)
     foscar_image image = tiny_cubin(), back = {0};
     disk_key key = key_of("a"), other = key_of("b");
     disk_cache_choose(&cache, directory);
-    assert_false(disk_cache_load(&cache, &key, &back));
-    disk_cache_store(&cache, &key, &image);
-    assert_true(disk_cache_load(&cache, &key, &back));
+    assert_false(disk_cache_load(&cache, &key, &back, problem));
+    disk_cache_store(&cache, &key, &image, problem);
+    assert_true(disk_cache_load(&cache, &key, &back, problem));
     assert_int_equal(back.bytes, image.bytes);
     assert_memory_equal(back.cubin, image.cubin, image.bytes);
     assert_int_equal(back.registers, 168);
     assert_int_equal(back.spill_bytes, 1);
     assert_int_equal(back.stack_bytes, 2);
     free(back.cubin);
-    assert_false(disk_cache_load(&cache, &other, &back));
+    assert_false(disk_cache_load(&cache, &other, &back, problem));
 }
 
 static void every_damaged_byte_is_found_and_the_file_removed(void **state)
@@ -108,7 +108,7 @@ static void every_damaged_byte_is_found_and_the_file_removed(void **state)
     char path[256];
     disk_cache_choose(&cache, directory);
     for (size_t i = 0; i < DISK_HEADER_BYTES + image.bytes; i++) {
-        disk_cache_store(&cache, &key, &image);
+        disk_cache_store(&cache, &key, &image, problem);
         only_file(path, sizeof path);
         FILE *file = fopen(path, "r+");
         assert_non_null(file);
@@ -117,7 +117,7 @@ static void every_damaged_byte_is_found_and_the_file_removed(void **state)
         fseek(file, (long)i, SEEK_SET);
         fputc(byte ^ 0x10, file);
         fclose(file);
-        assert_false(disk_cache_load(&cache, &key, &back));
+        assert_false(disk_cache_load(&cache, &key, &back, problem));
         assert_int_not_equal(access(path, F_OK), 0);
     }
 }
@@ -132,13 +132,13 @@ static void a_truncated_file_is_a_miss_once(void **state)
     char path[256];
     disk_cache_choose(&cache, directory);
     for (off_t length = 0; length < (off_t)(DISK_HEADER_BYTES + image.bytes); length += 7) {
-        disk_cache_store(&cache, &key, &image);
+        disk_cache_store(&cache, &key, &image, problem);
         only_file(path, sizeof path);
         assert_int_equal(truncate(path, length), 0);
-        assert_false(disk_cache_load(&cache, &key, &back));
+        assert_false(disk_cache_load(&cache, &key, &back, problem));
     }
-    disk_cache_store(&cache, &key, &image);
-    assert_true(disk_cache_load(&cache, &key, &back));
+    disk_cache_store(&cache, &key, &image, problem);
+    assert_true(disk_cache_load(&cache, &key, &back, problem));
     free(back.cubin);
 }
 
@@ -150,13 +150,13 @@ static void an_entry_under_another_key_is_refused(void **state)
     disk_key key = key_of("a"), other = key_of("b");
     char path[256], moved[512];
     disk_cache_choose(&cache, directory);
-    disk_cache_store(&cache, &key, &image);
+    disk_cache_store(&cache, &key, &image, problem);
     only_file(path, sizeof path);
     int n = snprintf(moved, sizeof moved, "%s/", directory);
     for (int i = 0; i < DISK_KEY_BYTES; i++) n += snprintf(moved + n, 8, "%02x", (unsigned)other.bytes[i]);
     snprintf(moved + n, 16, ".foscar");
     assert_int_equal(rename(path, moved), 0);
-    assert_false(disk_cache_load(&cache, &other, &back));
+    assert_false(disk_cache_load(&cache, &other, &back, problem));
 }
 
 static void a_directory_that_cannot_be_used_is_a_miss(void **state)
@@ -165,18 +165,18 @@ static void a_directory_that_cannot_be_used_is_a_miss(void **state)
     disk_cache cache;
     foscar_image image = tiny_cubin(), back = {0};
     disk_key key = key_of("a");
-    char problem[128], path[128];
+    char path[128];
     snprintf(path, sizeof path, "%s/file", directory);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fclose(file);
     snprintf(path, sizeof path, "%s/file/below", directory); /* cannot be made, not even by root */
     disk_cache_choose(&cache, path);
-    disk_cache_store(&cache, &key, &image);
-    assert_false(disk_cache_load(&cache, &key, &back));
+    disk_cache_store(&cache, &key, &image, problem);
+    assert_false(disk_cache_load(&cache, &key, &back, problem));
     assert_false(disk_cache_usable(&cache, problem, sizeof problem));
     disk_cache_choose(&cache, "/proc/nowhere");
-    disk_cache_store(&cache, &key, &image);
+    disk_cache_store(&cache, &key, &image, problem);
     assert_false(disk_cache_usable(&cache, problem, sizeof problem));
     assert_true(strlen(problem) > 0);
 }
@@ -187,15 +187,14 @@ static void a_directory_that_others_can_write_is_refused(void **state)
     disk_cache cache;
     foscar_image image = tiny_cubin(), back = {0};
     disk_key key = key_of("a");
-    char problem[128];
     disk_cache_choose(&cache, directory);
-    disk_cache_store(&cache, &key, &image);
+    disk_cache_store(&cache, &key, &image, problem);
     assert_int_equal(chmod(directory, 0777), 0);
-    assert_false(disk_cache_load(&cache, &key, &back));
+    assert_false(disk_cache_load(&cache, &key, &back, problem));
     assert_false(disk_cache_usable(&cache, problem, sizeof problem));
     assert_non_null(strstr(problem, "others can write"));
     assert_int_equal(chmod(directory, 0700), 0);
-    assert_true(disk_cache_load(&cache, &key, &back));
+    assert_true(disk_cache_load(&cache, &key, &back, problem));
     free(back.cubin);
 }
 
@@ -204,7 +203,7 @@ static void a_new_directory_is_private(void **state)
     (void)state;
     disk_cache cache;
     struct stat st;
-    char path[128], problem[128];
+    char path[128];
     snprintf(path, sizeof path, "%s/a/b/c", directory);
     disk_cache_choose(&cache, path);
     assert_true(disk_cache_usable(&cache, problem, sizeof problem));
@@ -265,8 +264,8 @@ static void processes_that_race_for_an_entry_all_see_whole_files(void **state)
             int bad = 0;
             for (int round = 0; round < ROUNDS; round++) {
                 foscar_image back = {0};
-                disk_cache_store(&cache, &key, &image);
-                if (!disk_cache_load(&cache, &key, &back) || memcmp(back.cubin, image.cubin, image.bytes) != 0) bad = 1;
+                disk_cache_store(&cache, &key, &image, problem);
+                if (!disk_cache_load(&cache, &key, &back, problem) || memcmp(back.cubin, image.cubin, image.bytes) != 0) bad = 1;
                 free(back.cubin);
             }
             _exit(bad);

@@ -86,7 +86,7 @@ bool options_refuse_but(const command *c, const option_call *call, const char *n
  * U+FFFD. */
 
 void report_begin(int argc, char **argv); /* of main: looks for --json */
-void report_end(void);                    /* prints the document */
+bool report_end(void);                    /* prints the document; false: standard output took not all, as was told */
 
 /* "foscar COMMAND: message" on stderr, one line (control characters become '?'), and the error of the document if it is
    the first; returns code. c NULL: of the program. */
@@ -107,6 +107,9 @@ cJSON *tool_take_error(void);
 
 /* The document of this call, taken over; a second one replaces the first. Nothing without --json. */
 void tool_print_json(cJSON *json);
+
+/* A long text on standard output. */
+void tool_print_text(const char *text, size_t length);
 
 bool tool_is_utf8(const char *text, size_t length);
 

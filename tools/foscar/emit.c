@@ -28,7 +28,7 @@ static tool_exit emit_plan(const command *self, const config *cfg, const char *o
     if (fclose(memory) != 0)
         code = tool_fail(self, TOOL_FAILED, "out of memory");
     else if (output == NULL)
-        fwrite(text, 1, length, stdout);
+        tool_print_text(text, length);
     else if (!tool_write_file(self, output, text, length))
         code = TOOL_FAILED;
     free(text);
@@ -42,7 +42,7 @@ static tool_exit emit_ptx(const command *self, const config *cfg, const char *ou
     if (!generate_decode(cfg, &text, &err)) return tool_fail(self, TOOL_FAILED, "%s", err.message);
     tool_exit code = TOOL_OK;
     if (output == NULL)
-        fwrite(text.ptx, 1, text.length, stdout);
+        tool_print_text(text.ptx, text.length);
     else if (!tool_write_file(self, output, text.ptx, text.length))
         code = TOOL_FAILED;
     kernel_text_finish(&text);

@@ -1,7 +1,10 @@
 /* foscar: one program, a file per subcommand. */
 #include "command.h"
 
+#include <signal.h>
 #include <string.h>
+
+#include "process.h"
 
 static const command *const commands[] = {&command_list,  &command_emit,  &command_inspect,  &command_run,
                                           &command_check, &command_bench, &command_accuracy, &command_doctor};
@@ -23,6 +26,11 @@ static void print_help(FILE *out)
 #define EXIT(name, number, word, meaning) fprintf(out, "  %d  %s\n", number, meaning);
     TOOL_EXITS(EXIT)
 #undef EXIT
+    fprintf(
+        out,
+        "\nenvironment: FOSCAR_PTXAS, FOSCAR_NVRTC, FOSCAR_NVDISASM (paths of tools), FOSCAR_CACHE_DIR (disk cache),\n"
+        "  FOSCAR_PTXAS_SECONDS (after which a run of ptxas is killed; %d)\n",
+        PROCESS_SECONDS);
     fprintf(out, "\nWith --json, standard output is one JSON document in every outcome; what went wrong is its member "
                  "\"error\": kind (failed, usage, environment),\nmessage, and what there is of file, line, status (of "
                  "the library) and fault (of the interpreter). Bytes that are not UTF-8 become U+FFFD.\n");
@@ -65,12 +73,9 @@ static tool_exit dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    /* Beyond ulimit -f a write fails, and is told; the signals of a program are its own. */
+    signal(SIGXFSZ, SIG_IGN);
     report_begin(argc, argv);
     tool_exit code = dispatch(argc, argv);
-    report_end();
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("foscar: standard output");
-        return code == TOOL_OK ? TOOL_FAILED : code;
-    }
-    return code;
+    return report_end() || code != TOOL_OK ? code : TOOL_FAILED;
 }

@@ -197,7 +197,7 @@ char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *
     char problem[128], *data = NULL;
     int fd = file_open_regular(path, 0, problem, sizeof problem);
     if (fd >= 0) {
-        data = process_read_file(fd, limit, length);
+        data = file_read_all(fd, limit, length);
         if (data == NULL && errno == EFBIG)
             snprintf(problem, sizeof problem, "it is longer than %zu bytes", limit);
         else if (data == NULL)
@@ -208,35 +208,57 @@ char *tool_read_file(const char *path, size_t limit, size_t *length, gen_error *
     return data;
 }
 
+/* The file that a name stands for: through symbolic links, so that these stay. malloc'd. */
+static char *resolve(const char *path)
+{
+    char *place = realpath(path, NULL);
+    if (place != NULL) return place;
+    place = tool_allocate(strlen(path) + 1);
+    return strcpy(place, path);
+}
+
+/* 0 or an errno; a file that is replaced keeps its mode. */
+static int replace_file(const char *place, mode_t mode, const void *data, size_t bytes)
+{
+    static const char suffix[] = ".XXXXXX";
+    char *temporary = tool_allocate(strlen(place) + sizeof suffix);
+    strcat(strcpy(temporary, place), suffix);
+    int fd = mkstemp(temporary), error = 0;
+    if (fd < 0) error = errno;
+    if (error == 0 && (!file_write_all(fd, data, bytes) || fchmod(fd, mode) != 0)) error = errno;
+    if (fd >= 0 && close(fd) != 0 && error == 0) error = errno;
+    if (error == 0 && rename(temporary, place) != 0) error = errno;
+    if (error != 0 && fd >= 0) unlink(temporary);
+    free(temporary);
+    return error;
+}
+
+/* 0 or an errno. A FIFO that nobody reads would keep us waiting for ever, so that one is an error (ENXIO). */
+static int write_through(const char *path, const void *data, size_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), error = 0;
+    if (fd < 0) return errno;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0 || !file_write_all(fd, data, bytes)) error = errno;
+    if (close(fd) != 0 && error == 0) error = errno;
+    return error;
+}
+
 bool tool_write_file(const command *c, const char *path, const void *data, size_t bytes)
 {
-    char temporary[4096];
     struct stat info;
-    bool regular =
-        lstat(path, &info) != 0 || S_ISREG(info.st_mode); /* /dev/stdout and the like are written to, not replaced */
-    if (snprintf(temporary, sizeof temporary, regular ? "%s.XXXXXX" : "%s", path) >= (int)sizeof temporary) {
-        tool_fail(c, TOOL_FAILED, "the path %.60s... is too long", path);
-        return false;
-    }
-    int fd = regular ? mkstemp(temporary) : open(path, O_WRONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && process_write_all(fd, data, bytes);
-    if (regular) {
-        mode_t mask = umask(0);
-        umask(mask);
-        ok = ok && fchmod(fd, 0666 & ~mask) == 0;
-    }
-    int reason = errno;
-    if (fd >= 0 && close(fd) != 0 && ok) {
-        ok = false;
-        reason = errno;
-    }
-    if (ok && regular && rename(temporary, path) != 0) {
-        ok = false;
-        reason = errno;
-    }
-    if (ok) return true;
-    if (regular && fd >= 0) unlink(temporary);
-    tool_fail_with(c, TOOL_FAILED, tool_file_details(path), "cannot write %s: %s", path, strerror(reason));
+    mode_t mask = umask(0);
+    umask(mask);
+    char *place = resolve(path);
+    bool there = stat(place, &info) == 0;
+    /* /dev/stdout and the like are written to, not replaced */
+    int error = there && !S_ISREG(info.st_mode)
+                    ? write_through(place, data, bytes)
+                    : replace_file(place, there ? info.st_mode & 07777 : 0666 & ~mask, data, bytes);
+    free(place);
+    if (error == 0) return true;
+    tool_fail_with(c, TOOL_FAILED, tool_file_details(path), "cannot write %s: %s", path,
+                   error == ENXIO ? "nobody reads from it" : file_reason(error));
     return false;
 }
 

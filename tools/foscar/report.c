@@ -2,11 +2,14 @@
  * happens. */
 #include "command.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "file.h"
 
 /* A process has one standard output and one standard error, and memory may run out in any function; so this is the
    program's own, not an argument of everything. The document is printed at the end, so that there is never a second. */
@@ -16,6 +19,7 @@ static struct {
     cJSON *error;    /* of the first reason that was given and not taken, or NULL */
     char *text;      /* of tool_text_begin */
     size_t length;
+    int output_error; /* errno of the first write to standard output that failed; 0: none, or one of printf's */
 } said;
 
 /* ---- Text ---- */
@@ -217,7 +221,13 @@ void report_begin(int argc, char **argv)
         said.json = said.json || strcmp(argv[i], "--json") == 0;
 }
 
-void report_end(void)
+void tool_print_text(const char *text, size_t length)
+{
+    bool written = fwrite(text, 1, length, stdout) == length && fflush(stdout) == 0;
+    if (!written && said.output_error == 0) said.output_error = errno;
+}
+
+bool report_end(void)
 {
     if (said.json) {
         if (said.document == NULL) said.document = cJSON_CreateObject();
@@ -225,12 +235,19 @@ void report_end(void)
             cJSON_AddItemToObject(said.document, "error", tool_take_error());
         clean_json(said.document);
         char *text = cJSON_Print(said.document);
-        puts(text);
+        tool_print_text(text, strlen(text));
+        tool_print_text("\n", 1);
         free(text);
     }
     cJSON_Delete(said.document);
     cJSON_Delete(said.error);
     said.document = said.error = NULL;
+    tool_print_text("", 0);
+    if (said.output_error == 0 && !ferror(stdout)) return true;
+    const char *reason = said.output_error != 0 ? file_reason(said.output_error) : "an earlier write failed";
+    tool_fail(NULL, TOOL_FAILED, "standard output: %s", reason);
+    cJSON_Delete(tool_take_error());
+    return false;
 }
 
 void *tool_allocate(size_t bytes)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "process.h"
 #include "tool_search.h"
 
@@ -77,16 +78,20 @@ bool sass_count(const void *cubin, size_t bytes, sass_counts *out, char *reason,
     }
     int input = process_memory_file("foscar.cubin", cubin, bytes);
     if (input < 0) {
-        snprintf(reason, reason_size, "cannot make a file in memory: %s", strerror(errno));
+        snprintf(reason, reason_size, "cannot make a file in memory: %s", file_reason(errno));
         return false;
     }
     const char *argv[] = {tool, "-c", "/dev/fd/3", NULL};
     process_result result;
     foscar_error err;
-    bool ok = process_run(argv, input, -1, &result, &err) == FOSCAR_OK;
+    bool ok = process_run(argv, input, -1, PROCESS_SECONDS, &result, &err) == FOSCAR_OK;
     if (!ok) snprintf(reason, reason_size, "%s", err.message);
     close(input);
-    if (ok) {
+    if (ok && result.timed_out) {
+        snprintf(reason, reason_size, "%s had not ended after %d s and was killed", tool, PROCESS_SECONDS);
+        process_result_finish(&result);
+        ok = false;
+    } else if (ok) {
         for (char *line = strtok(result.log, "\n"); line != NULL; line = strtok(NULL, "\n")) count_line(out, line);
         qsort(out->row, (size_t)out->mnemonics, sizeof *out->row, by_count);
         ok = result.exit_status == 0 && out->total > 0;
