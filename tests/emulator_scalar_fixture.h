@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "exec.h"
+#include "flow.h"
 #include "numbers.h"
 #include "shadow.h"
 
@@ -33,8 +34,10 @@ typedef struct scene {
     uint32_t slot[SLOTS][LANES], slot_defined[SLOTS], predicate[PREDICATES], predicate_defined[PREDICATES],
         pending[SLOTS];
     uint64_t written[SLOTS];
-    uint8_t local[LANES * LOCAL_BYTES], shared[SHARED_BYTES], parameters[PARAMETER_BYTES];
+    uint8_t local[LANES * LOCAL_BYTES], local_defined[LANES * LOCAL_BYTES], shared[SHARED_BYTES], parameters[PARAMETER_BYTES];
     operand elements[8];
+    warp_flow flow;
+    frame frame;
 } scene;
 
 static inline scene *scene_create(void)
@@ -68,6 +71,13 @@ static inline scene *scene_create(void)
     s->w.pending = s->pending;
     s->w.written = s->written;
     s->w.local = s->local;
+    s->w.local_defined = s->local_defined;
+    memset(s->local_defined, 1, sizeof s->local_defined);
+    s->m.local_bytes = LOCAL_BYTES;
+    s->w.flow = &s->flow;
+    s->flow.frames = &s->frame;
+    s->flow.frame_count = 1;
+    s->frame = (frame){.parent = -1, .lanes = UINT32_MAX, .local_top = LOCAL_BYTES};
     s->w.clock.time[0] = 1;
     memset(s->slot_defined, 0xff, sizeof s->slot_defined);
     memset(s->predicate_defined, 0xff, sizeof s->predicate_defined);

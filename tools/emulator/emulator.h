@@ -39,6 +39,7 @@ typedef struct emulator_module emulator_module; /* module.h */
     FAULT(DEADLOCK, "deadlock", "nothing can go on")                                                                   \
     FAULT(BUDGET, "budget", "more instructions than the launch was given")                                             \
     FAULT(EXIT, "exit", "a block that ends with copies, matrix products or tensor memory outstanding")                 \
+    FAULT(ASSERT, "assert", "an assertion of the kernel does not hold")                                                \
     FAULT(MEMORY, "memory", "this process has no memory left")
 
 typedef enum emulator_fault {
@@ -82,6 +83,16 @@ bool emulator_memory_contains(const emulator_memory *memory, uint64_t address, u
 void emulator_memory_define(emulator_memory *memory, uint64_t address, uint64_t bytes);
 bool emulator_memory_defined(const emulator_memory *memory, uint64_t address, uint64_t bytes);
 
+/* The name for messages about a block, which lives as long as the block: "argument 2". */
+void emulator_memory_name(emulator_memory *memory, uint64_t address, const char *name);
+
+/* A module's .global and .const variables in a memory, with what their initialisers say. They keep what launches write. */
+typedef struct emulator_variables emulator_variables;
+emulator_variables *emulator_variables_create(const emulator_module *module, emulator_memory *memory); /* NULL: no memory */
+void emulator_variables_destroy(emulator_variables *variables); /* before its memory and module; NULL is fine */
+/* The address of a variable by its name; 0: there is none. bytes may be NULL. */
+uint64_t emulator_variables_find(const emulator_variables *variables, const char *name, uint64_t *bytes);
+
 /* ---- Launches ---- */
 
 /* SCHEDULE(id, name, meaning) */
@@ -109,6 +120,9 @@ typedef struct emulator_launch_config {
     uint32_t shared_bytes; /* dynamic */
     void *const *parameters; /* address of each parameter's value, in order */
     emulator_memory *memory;
+    emulator_variables *variables; /* of the module in that memory; NULL: fresh ones, for this launch only */
+    void (*print)(void *context, const char *text, size_t length); /* what the kernel prints; NULL: nowhere */
+    void *print_context;
     emulator_schedule schedule;
     uint64_t seed;             /* of the schedule: same seed, same run */
     uint64_t instruction_budget; /* warp instructions of a block; 0: a default that no correct kernel reaches */
@@ -138,7 +152,7 @@ typedef struct emulator_entry_info {
     uint32_t required_threads[3]; /* .reqntid, or 0 */
     uint32_t max_threads;         /* .maxntid, or 0 */
     uint32_t max_registers;       /* .maxnreg, or 0 */
-    uint32_t local_bytes;         /* .local variables of a thread */
+    uint32_t local_bytes;         /* .local variables of a thread, and the stack of the functions that it may call */
     int instructions;
 } emulator_entry_info;
 void emulator_module_entry_info(const emulator_module *module, int entry, emulator_entry_info *info);

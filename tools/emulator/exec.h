@@ -41,6 +41,9 @@ HANDLER(ld) HANDLER(st) HANDLER(atom) HANDLER(red) HANDLER(prefetch)
 /* exec_lanes.c: between the lanes of a warp */
 HANDLER(shfl) HANDLER(vote) HANDLER(redux) HANDLER(elect) HANDLER(match) HANDLER(activemask)
 
+/* calls.c */
+HANDLER(call) HANDLER(alloca) HANDLER(stacksave) HANDLER(stackrestore)
+
 /* exec_control.c */
 HANDLER(bra) HANDLER(ret) HANDLER(exit) HANDLER(trap) HANDLER(bar_warp_sync) HANDLER(setmaxnreg) HANDLER(griddepcontrol) HANDLER(nanosleep)
 

@@ -9,12 +9,6 @@ void exec_bra(warp *w, const instruction *i)
     flow_branch(w, i, w->active, i->operand[0].target);
 }
 
-void exec_ret(warp *w, const instruction *i)
-{
-    (void)i;
-    flow_exit(w, w->active);
-}
-
 void exec_exit(warp *w, const instruction *i)
 {
     (void)i;

@@ -392,6 +392,7 @@ void exec_cvta(warp *w, const instruction *i)
     const emulator_type type = i->mods.type[0];
     const uint64_t window = i->mods.space == SPACE_SHARED  ? GENERIC_SHARED_WINDOW
                             : i->mods.space == SPACE_LOCAL ? GENERIC_LOCAL_WINDOW
+                            : i->mods.space == SPACE_PARAM ? GENERIC_PARAM_WINDOW
                                                            : 0;
     lanes64 room, d;
     uint32_t defined;

@@ -2,6 +2,7 @@
  * shared memory the judgement of its shadow, lane by lane, because fence.proxy.async is an affair of single threads. */
 #include <inttypes.h>
 
+#include "calls.h"
 #include "memory.h"
 #include "numbers.h"
 #include "scalar.h"
@@ -36,14 +37,20 @@ static state_space resolve(state_space space, uint64_t *address)
         *address -= GENERIC_LOCAL_WINDOW;
         return SPACE_LOCAL;
     }
+    if (*address - GENERIC_PARAM_WINDOW < GENERIC_WINDOW_BYTES) {
+        *address -= GENERIC_PARAM_WINDOW;
+        return SPACE_PARAM;
+    }
     return SPACE_GLOBAL;
 }
 
-static uint64_t space_bytes(const machine *m, state_space space)
+/* Of local memory what is in use, up to the end of the lane's frame. */
+static uint64_t space_bytes(const warp *w, state_space space, int lane)
 {
+    const machine *m = w->m;
     return space == SPACE_SHARED  ? m->shared_bytes
            : space == SPACE_PARAM ? m->entry->parameter_bytes
-           : space == SPACE_LOCAL ? m->entry->local_bytes
+           : space == SPACE_LOCAL ? w->flow->frames[w->flow->frame_of[lane]].local_top
                                   : 0;
 }
 
@@ -53,16 +60,17 @@ static bool find_place(const warp *w, state_space space, int lane, uint64_t addr
     const machine *m = w->m;
     space = resolve(space, &address);
     p->space = space;
-    if (space == SPACE_GLOBAL) {
+    if (space == SPACE_GLOBAL || space == SPACE_CONST) {
+        p->space = SPACE_GLOBAL;
         p->block = memory_find(m->config->memory, address, bytes);
         p->host = (uint8_t *)(uintptr_t)address;
-        return p->block != NULL;
+        return p->block != NULL && (space == SPACE_GLOBAL || p->block->constant);
     }
-    const uint64_t size = space_bytes(m, space);
+    const uint64_t size = space_bytes(w, space, lane);
     if (bytes > size || address > size - bytes) return false;
     uint8_t *base = space == SPACE_SHARED  ? m->shared
                     : space == SPACE_PARAM ? m->parameters
-                                           : w->local + (size_t)lane * m->entry->local_bytes;
+                                           : w->local + (size_t)lane * m->local_bytes;
     p->offset = (uint32_t)address;
     p->host = base + address;
     return true;
@@ -74,15 +82,20 @@ static _Noreturn void out_of_bounds(const warp *w, const instruction *i, int lan
         [SPACE_SHARED] = "shared", [SPACE_PARAM] = "parameter", [SPACE_LOCAL] = "local", [SPACE_CONST] = "constant"};
     const state_space space = resolve(i->mods.space, &address);
     char where[160];
-    if (space == SPACE_GLOBAL) {
+    if (space == SPACE_CONST && memory_find(w->m->config->memory, address, bytes))
+        machine_fault(w->m, w, i, EMULATOR_BOUNDS,
+                      "lane %d accesses %" PRIu64 " bytes of constant memory at 0x%" PRIx64
+                      ", which is of no .const variable",
+                      lane, bytes, address);
+    if (space == SPACE_GLOBAL || space == SPACE_CONST) {
         memory_describe(w->m->config->memory, address, where, sizeof where);
         machine_fault(w->m, w, i, EMULATOR_BOUNDS,
-                      "lane %d accesses %" PRIu64 " bytes of global memory at 0x%" PRIx64 ": %s", lane, bytes, address,
-                      where);
+                      "lane %d accesses %" PRIu64 " bytes of %s memory at 0x%" PRIx64 ": %s", lane, bytes,
+                      space == SPACE_CONST ? "constant" : "global", address, where);
     }
     machine_fault(w->m, w, i, EMULATOR_BOUNDS,
                   "lane %d accesses %" PRIu64 " bytes at 0x%" PRIx64 " of %" PRIu64 " bytes of %s memory", lane, bytes,
-                  address, space_bytes(w->m, space), names[space]);
+                  address, space_bytes(w, space, lane), names[space]);
 }
 
 /* bytes is a power of two. */
@@ -95,6 +108,50 @@ static place locate(const warp *w, const instruction *i, int lane, uint64_t addr
                       address);
     if (!find_place(w, i->mods.space, lane, address, bytes, &p)) out_of_bounds(w, i, lane, address, bytes);
     return p;
+}
+
+/* Whether each byte of local memory is defined lies in a map of the same shape. */
+static uint8_t *local_map(const warp *w, const place *p, uint32_t first)
+{
+    return w->local_defined + (p->host - w->local) + first;
+}
+
+/* Parameters of entries are always defined. */
+static bool is_defined(const warp *w, const place *p, uint32_t first, uint32_t bytes)
+{
+    const machine *m = w->m;
+    if (p->space == SPACE_LOCAL) return !memchr(local_map(w, p, first), 0, bytes);
+    if (p->space == SPACE_GLOBAL) return memory_block_defined(p->block, (uint64_t)(uintptr_t)p->host + first, bytes);
+    if (p->space == SPACE_SHARED) return shadow_defined(m, p->offset + first, bytes);
+    return true;
+}
+
+static void set_defined(warp *w, const place *p, uint32_t first, uint32_t bytes, bool defined)
+{
+    machine *m = w->m;
+    if (p->space == SPACE_LOCAL) memset(local_map(w, p, first), defined, bytes);
+    if (p->space == SPACE_GLOBAL && defined)
+        memory_block_define(p->block, (uint64_t)(uintptr_t)p->host + first, bytes);
+    else if (p->space == SPACE_SHARED)
+        shadow_set_defined(m, p->offset + first, bytes, defined);
+}
+
+/* Constant variables, and parameters by generic addresses, are not written. */
+static void check_writable(const warp *w, const instruction *i, int lane, const place *p)
+{
+    if (p->space == SPACE_PARAM || (p->space == SPACE_GLOBAL && p->block->constant))
+        machine_fault(w->m, w, i, EMULATOR_BOUNDS, "lane %d writes %s%s, which kernels only read", lane,
+                      p->space == SPACE_PARAM ? "a parameter" : "the constant variable ",
+                      p->space == SPACE_PARAM ? "" : p->block->name);
+}
+
+bool warp_peek(const warp *w, int lane, uint64_t address, void *to, uint32_t bytes, bool *defined)
+{
+    place p = {.space = SPACE_NONE};
+    if (!find_place(w, SPACE_GENERIC, lane, address, bytes, &p)) return false;
+    memcpy(to, p.host, bytes);
+    *defined = is_defined(w, &p, 0, bytes);
+    return true;
 }
 
 /* The first of `lanes` and those after it whose bytes follow without a gap, or are the same: found, checked and judged
@@ -141,22 +198,6 @@ static inline void copy_bytes(void *to, const void *from, uint32_t bytes)
         memcpy(to, from, 32);
         break;
     }
-}
-
-/* Parameters are always defined; local memory is taken to be. */
-static bool is_defined(const machine *m, const place *p, uint32_t first, uint32_t bytes)
-{
-    if (p->space == SPACE_GLOBAL) return memory_block_defined(p->block, (uint64_t)(uintptr_t)p->host + first, bytes);
-    if (p->space == SPACE_SHARED) return shadow_defined(m, p->offset + first, bytes);
-    return true;
-}
-
-static void set_defined(machine *m, const place *p, uint32_t first, uint32_t bytes, bool defined)
-{
-    if (p->space == SPACE_GLOBAL && defined)
-        memory_block_define(p->block, (uint64_t)(uintptr_t)p->host + first, bytes);
-    else if (p->space == SPACE_SHARED)
-        shadow_set_defined(m, p->offset + first, bytes, defined);
 }
 
 /* .relaxed, .acquire, .volatile and the like do not race with each other. */
@@ -253,13 +294,13 @@ void exec_ld(warp *w, const instruction *i)
             const accessor a = accessor_of(w, i, first, is_strong(i));
             shadow_read(m, &a, p.offset, span);
         }
-        const bool known = is_defined(m, &p, 0, span);
+        const bool known = is_defined(w, &p, 0, span);
         for (; members != 0; members &= members - 1) {
             const int l = __builtin_ctz(members);
             const uint32_t at = (uint32_t)(address[l] - address[first]);
             copy_bytes(&loaded[l], p.host + at, bytes);
             for (int e = 0; !known && e < count; e++) {
-                if (!is_defined(m, &p, at + size * (uint32_t)e, size)) defined[e] &= ~lane_bits[l];
+                if (!is_defined(w, &p, at + size * (uint32_t)e, size)) defined[e] &= ~lane_bits[l];
             }
         }
     }
@@ -322,9 +363,10 @@ void exec_st(warp *w, const instruction *i)
         uint32_t members = next_run(w, i, address, bytes, lanes, &p, &span);
         const uint32_t unknown = members & ~all;
         lanes &= ~members;
+        check_writable(w, i, first, &p);
         if (p.space == SPACE_GLOBAL && unknown != 0)
             undefined_output(w, i, __builtin_ctz(unknown), address[__builtin_ctz(unknown)]);
-        set_defined(m, &p, 0, span, true);
+        set_defined(w, &p, 0, span, true);
         for (; members != 0; members &= members - 1) {
             const int l = __builtin_ctz(members);
             const uint32_t at = (uint32_t)(address[l] - address[first]);
@@ -334,7 +376,7 @@ void exec_st(warp *w, const instruction *i)
             }
             copy_bytes(p.host + at, &stored[l], bytes);
             for (int e = 0; unknown != 0 && e < count; e++)
-                set_defined(m, &p, at + size * (uint32_t)e, size, (defined[e] & lane_bits[l]) != 0);
+                set_defined(w, &p, at + size * (uint32_t)e, size, (defined[e] & lane_bits[l]) != 0);
         }
     }
 }
@@ -444,11 +486,12 @@ static uint32_t exchange(warp *w, const instruction *i, int address_place, uint6
     for (uint32_t lanes = w->active; lanes != 0; lanes &= lanes - 1) {
         const int l = __builtin_ctz(lanes);
         const place p = locate(w, i, l, address[l], bytes);
+        check_writable(w, i, l, &p);
         if (p.space == SPACE_SHARED) {
             const accessor a = accessor_of(w, i, l, true);
             shadow_write(m, &a, p.offset, bytes);
         }
-        const bool was_defined = is_defined(m, &p, 0, bytes), is_global = p.space == SPACE_GLOBAL;
+        const bool was_defined = is_defined(w, &p, 0, bytes), is_global = p.space == SPACE_GLOBAL;
         global |= is_global;
         if (!was_defined) defined &= ~lane_bits[l];
         if (!was_defined && is_global && i->mods.mode != MODE_EXCH) undefined_output(w, i, l, address[l]);
@@ -457,7 +500,7 @@ static uint32_t exchange(warp *w, const instruction *i, int address_place, uint6
         old[l] = extend64(v, type);
         v = combine(i, old[l], b[l], c[l], is_global);
         memcpy(p.host, &v, bytes);
-        set_defined(m, &p, 0, bytes, was_defined || i->mods.mode == MODE_EXCH);
+        set_defined(w, &p, 0, bytes, was_defined || i->mods.mode == MODE_EXCH);
     }
     if (global || i->mods.semantics != SEMANTICS_NONE) {
         warp_acquire(w, &m->global_clock);

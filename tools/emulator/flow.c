@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow.h"
+#include "calls.h"
 
 /* Backward branches that a part of a warp may take while another part could run. */
 enum { SPINS_MAX = 64 };
@@ -11,12 +11,24 @@ enum { SPINS_MAX = 64 };
 bool flow_create(warp *w)
 {
     w->flow = calloc(1, sizeof *w->flow);
-    return w->flow != NULL;
+    return w->flow != NULL && frames_create(w->flow);
+}
+
+void flow_reset(warp *w)
+{
+    const warp_flow old = *w->flow;
+    memset(w->flow, 0, sizeof *w->flow);
+    w->flow->collective_log = old.collective_log;
+    w->flow->log_capacity = old.log_capacity;
+    frames_reset(w, old.frames, old.frame_count, old.frame_capacity);
 }
 
 void flow_destroy(warp *w)
 {
-    if (w->flow) free(w->flow->collective_log);
+    if (w->flow) {
+        free(w->flow->collective_log);
+        frames_destroy(w->flow);
+    }
     free(w->flow);
     w->flow = NULL;
 }
@@ -24,6 +36,11 @@ void flow_destroy(warp *w)
 static int first_lane(uint32_t lanes)
 {
     return __builtin_ctz(lanes);
+}
+
+static int frame_of_lanes(const warp_flow *f, uint32_t lanes)
+{
+    return f->frame_of[first_lane(lanes)];
 }
 
 static int innermost_join(const warp_flow *f, uint32_t lanes)
@@ -40,10 +57,21 @@ static void remove_join(warp_flow *f, int j)
     f->join_count--;
 }
 
-/* Joins whose other lanes have exited. */
+/* Lanes that have returned from a frame go on where it was called. */
+static void leave_frame(warp *w, int at)
+{
+    int to = w->flow->frames[at].return_to;
+    for (uint32_t lanes = frames_pop(w, at); lanes; lanes &= lanes - 1) w->pc[first_lane(lanes)] = to;
+}
+
+/* Joins and frames whose other lanes have exited. */
 static void drop_complete_joins(warp *w)
 {
     warp_flow *f = w->flow;
+    for (int k = f->frame_count - 1; k > 0; k--) {
+        const frame *x = &f->frames[k];
+        if (x->returned && (x->lanes & w->alive & ~x->returned) == 0) leave_frame(w, k);
+    }
     for (int j = f->join_count - 1; j >= 0; j--)
         if ((f->joins[j].lanes & w->alive & ~f->joins[j].arrived) == 0) remove_join(f, j);
 }
@@ -52,7 +80,9 @@ static void drop_complete_joins(warp *w)
 static bool pass_joins(warp *w)
 {
     warp_flow *f = w->flow;
-    for (int j = innermost_join(f, w->group); j >= 0 && f->joins[j].at == w->next; j = innermost_join(f, w->group)) {
+    int own = frame_of_lanes(f, w->group);
+    for (int j = innermost_join(f, w->group); j >= 0 && f->joins[j].at == w->next && f->joins[j].frame == own;
+         j = innermost_join(f, w->group)) {
         f->joins[j].arrived |= w->group;
         if (f->joins[j].lanes & w->alive & ~f->joins[j].arrived) {
             f->joined |= w->group;
@@ -83,6 +113,9 @@ static uint32_t smallest_pc(const warp *w, uint32_t runnable, int from, int *pc)
     int j = innermost_join(f, group & -group);
     if (j >= 0) group &= f->joins[j].lanes;
     for (int inner = j + 1; inner < f->join_count; inner++) group &= ~f->joins[inner].lanes;
+    int own = frame_of_lanes(f, group);
+    for (uint32_t lanes = group; lanes; lanes &= lanes - 1)
+        if (f->frame_of[first_lane(lanes)] != own) group &= ~(lanes & -lanes);
     *pc = best;
     return group;
 }
@@ -106,20 +139,22 @@ static void unpark(warp *w, int index)
     remove_parked(f, index);
 }
 
-/* The lanes that wait with this group for the same members. */
-static uint32_t gathered(const warp *w, int at, uint32_t members)
+/* The lanes of a frame that wait with this group for the same members. */
+static uint32_t gathered(const warp *w, int at, uint32_t members, int own)
 {
     uint32_t together = 0;
     const warp_flow *f = w->flow;
     for (int p = 0; p < f->parked_count; p++)
-        if (!f->parked[p].ready && f->parked[p].at == at && f->parked[p].members == members)
+        if (!f->parked[p].ready && f->parked[p].at == at && f->parked[p].members == members &&
+            frame_of_lanes(f, f->parked[p].lanes) == own)
             together |= f->parked[p].lanes;
     return together;
 }
 
 static bool group_ready(warp *w, const parked_group *p)
 {
-    if (!p->ready) return (p->members & w->alive & ~gathered(w, p->at, p->members)) == 0;
+    if (!p->ready)
+        return (p->members & w->alive & ~gathered(w, p->at, p->members, frame_of_lanes(w->flow, p->lanes))) == 0;
     const instruction *at = w->at;
     uint32_t active = w->active;
     w->at = &w->m->entry->instructions[p->at];
@@ -162,6 +197,11 @@ static void break_join(warp *w)
         remove_join(f, j);
         return;
     }
+    for (int k = f->frame_count - 1; k > 0; k--) {
+        if (!f->frames[k].returned) continue;
+        leave_frame(w, k);
+        return;
+    }
 }
 
 bool flow_choose(warp *w)
@@ -196,7 +236,7 @@ bool flow_choose(warp *w)
         w->group = group;
         w->next = pc;
         int j = innermost_join(f, group);
-        if (j < 0 || f->joins[j].at != pc) return true;
+        if (j < 0 || f->joins[j].at != pc || f->joins[j].frame != frame_of_lanes(f, group)) return true;
     }
 }
 
@@ -206,8 +246,9 @@ static void split(warp *w, const instruction *i, uint32_t taken, int target)
     if (w->group == w->alive) f->join_count = 0; /* of lanes that have exited since */
     if (i->reconverge >= 0) {
         int j = innermost_join(f, w->group);
-        bool known = j >= 0 && f->joins[j].at == i->reconverge;
-        if (!known && f->join_count < LANES) f->joins[f->join_count++] = (join){i->reconverge, w->group, 0};
+        int own = frame_of_lanes(f, w->group);
+        bool known = j >= 0 && f->joins[j].at == i->reconverge && f->joins[j].frame == own;
+        if (!known && f->join_count < LANES) f->joins[f->join_count++] = (join){i->reconverge, own, w->group, 0};
     }
     for (uint32_t lanes = w->group; lanes; lanes &= lanes - 1) {
         int lane = first_lane(lanes);
@@ -235,6 +276,38 @@ void flow_exit(warp *w, uint32_t lanes)
     w->next++;
     if (!w->group) w->flow->hold = false;
     if (!w->alive) w->state = WARP_DONE;
+}
+
+void flow_call(warp *w, uint32_t lanes, uint32_t later, int target)
+{
+    warp_flow *f = w->flow;
+    uint32_t others = w->group & ~lanes;
+    if (others) {
+        if (w->group == w->alive) f->join_count = 0; /* of lanes that have exited since */
+        int j = innermost_join(f, w->group), own = frame_of_lanes(f, others);
+        bool known = j >= 0 && f->joins[j].at == w->next + 1 && f->joins[j].frame == own;
+        if (!known && f->join_count < LANES) f->joins[f->join_count++] = (join){w->next + 1, own, w->group, 0};
+    }
+    for (; others; others &= others - 1)
+        w->pc[first_lane(others)] = later >> first_lane(others) & 1 ? w->next : w->next + 1;
+    w->group = lanes;
+    w->next = target;
+}
+
+void flow_return(warp *w, int at, uint32_t lanes)
+{
+    warp_flow *f = w->flow;
+    frame *x = &f->frames[at];
+    x->returned |= lanes;
+    f->joined |= lanes;
+    w->group &= ~lanes;
+    w->next++;
+    if (w->group) return;
+    f->hold = false;
+    if (x->lanes & w->alive & ~x->returned) return;
+    int to = x->return_to;
+    w->group = frames_pop(w, at);
+    w->next = to;
 }
 
 void flow_park(warp *w, bool (*ready)(warp *w), uint32_t members)
@@ -265,7 +338,8 @@ bool warp_gather(warp *w, uint32_t members)
                       w->active & ~members, members);
     if ((members & w->alive & ~w->active) == 0) return true;
     leave_guarded_off(w);
-    uint32_t together = w->group | gathered(w, w->next, members);
+    int own = frame_of_lanes(f, w->group);
+    uint32_t together = w->group | gathered(w, w->next, members, own);
     if (members & w->alive & ~together) {
         w->waits_for[0] = w->waits_for[1] = UINT64_MAX; /* of nothing that the handler itself waits for */
         warp_block(w, NULL, "lanes %08x of the mask %08x (lanes %08x are here)", members & w->alive & ~together,
@@ -274,7 +348,9 @@ bool warp_gather(warp *w, uint32_t members)
         return false;
     }
     for (int p = f->parked_count - 1; p >= 0; p--) {
-        if (f->parked[p].ready || f->parked[p].at != w->next || f->parked[p].members != members) continue;
+        if (f->parked[p].ready || f->parked[p].at != w->next || f->parked[p].members != members ||
+            frame_of_lanes(f, f->parked[p].lanes) != own)
+            continue;
         uint32_t lanes = w->group;
         unpark(w, p);
         w->group |= lanes;

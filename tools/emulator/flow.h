@@ -8,7 +8,8 @@
  * first, so the last one that has a lane is its innermost; each splits the lanes of its parent, so 31 are enough for 32
  * lanes. */
 typedef struct join {
-    int at; /* index of the instruction */
+    int at;    /* index of the instruction */
+    int frame; /* of the lanes there */
     uint32_t lanes, arrived;
 } join;
 
@@ -21,6 +22,16 @@ typedef struct parked_group {
     uint64_t waits_for[2];
     char waiting[sizeof((warp *)0)->waiting];
 } parked_group;
+
+/* A function that some lanes called together and have not all returned from. Frame 0 is the entry's own. */
+typedef struct frame {
+    int parent, function;
+    int return_to; /* index of the instruction */
+    const instruction *call;
+    uint32_t lanes, returned;             /* those that have returned wait for the others */
+    uint32_t local_base, local_top;       /* in local memory */
+    struct saved_registers *saved; /* of the function, if it was active in a lane already */
+} frame;
 
 typedef struct warp_flow {
     join joins[LANES];
@@ -38,10 +49,14 @@ typedef struct warp_flow {
     int collectives;
     int *collective_log;
     int log_count, log_capacity;
+    frame *frames;
+    int frame_count, frame_capacity;
+    int frame_of[LANES]; /* all lanes of a group are in one frame */
     bool hold; /* the group goes on although another has a smaller pc */
 } warp_flow;
 
 bool flow_create(warp *w); /* false: no memory */
+void flow_reset(warp *w); /* for the next block */
 void flow_destroy(warp *w);
 
 /* Chooses the group that executes next; false: no lane can go on (all gone, blocked, or waiting for blocked lanes). */
@@ -49,6 +64,11 @@ bool flow_choose(warp *w);
 /* Lets lanes of the group go to `target`, the others to the next instruction. */
 void flow_branch(warp *w, const instruction *i, uint32_t taken, int target);
 void flow_exit(warp *w, uint32_t lanes);
+/* Lanes of the group, already in their new frame, go to `target`; the lanes `later` come to this instruction again, the
+ * rest of the group goes on. */
+void flow_call(warp *w, uint32_t lanes, uint32_t later, int target);
+/* Lanes of the group return from frame `at`: they go on together once all of its lanes have. */
+void flow_return(warp *w, int at, uint32_t lanes);
 /* Takes the executing group out: it waits until ready, or for members. */
 void flow_park(warp *w, bool (*ready)(warp *w), uint32_t members);
 /* bar.warp.sync: as warp_gather, but the members may come by different instructions, and go on from there by

@@ -30,9 +30,9 @@ static emulator_type scale_type(emulator_type type, char scale)
         char scale;
         emulator_type from, to;
     } scaled[] = {
-        {'w', TYPE_U16, TYPE_U32}, {'w', TYPE_S16, TYPE_S32}, {'w', TYPE_U32, TYPE_U64}, {'w', TYPE_S32, TYPE_S64},
-        {'h', TYPE_B64, TYPE_B32}, {'h', TYPE_B32, TYPE_B16}, {'h', TYPE_B16, TYPE_B8},  {'k', TYPE_B64, TYPE_B16},
-        {'k', TYPE_B32, TYPE_B8},
+        {'w', TYPE_U16, TYPE_U32}, {'w', TYPE_S16, TYPE_S32}, {'w', TYPE_U32, TYPE_U64},
+        {'w', TYPE_S32, TYPE_S64}, {'h', TYPE_B64, TYPE_B32}, {'h', TYPE_B32, TYPE_B16},
+        {'h', TYPE_B16, TYPE_B8},  {'k', TYPE_B64, TYPE_B16}, {'k', TYPE_B32, TYPE_B8},
     };
     for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++)
         if (scaled[i].scale == scale && scaled[i].from == type) return scaled[i].to;
@@ -390,6 +390,21 @@ static void check_target(parser *p, const form *row, const char *text, int line)
                    row->version % 10, p->module->version / 10, p->module->version % 10);
 }
 
+/* .param that lives in the frame is local memory; that of entries is only read. */
+static void settle_parameters(parser *p, instruction *i, int line)
+{
+    if (i->mods.space != SPACE_PARAM) return;
+    bool is_store = i->operand[0].kind == OPERAND_ADDRESS;
+    for (int k = 0; k < i->operands; k++) {
+        const operand *o = &i->operand[k];
+        if (o->kind == OPERAND_ADDRESS && o->symbol >= 0 && p->module->symbols[o->symbol].framed)
+            i->mods.space = SPACE_LOCAL;
+    }
+    bool in_entry = p->module->entry_count > 0 && p->entry == &p->module->entries[p->module->entry_count - 1];
+    if (is_store && i->mods.space == SPACE_PARAM && (in_entry || i->operand[0].symbol >= 0))
+        parse_fail(p, line, EMULATOR_PARSE, "'%s': the parameters of an entry are only read", i->opcode);
+}
+
 void forms_apply(parser *p, const decoded_mnemonic *m, token mnemonic, const parsed_operand *parsed, int count,
                  instruction *i)
 {
@@ -401,6 +416,7 @@ void forms_apply(parser *p, const decoded_mnemonic *m, token mnemonic, const par
             i->form = m->row[r];
             check_target(p, i->form, m->text, mnemonic.line);
             convert_operands(p, i->form, i, parsed);
+            settle_parameters(p, i, mnemonic.line);
             return;
         }
         if (why.at > worst.at) worst = why;

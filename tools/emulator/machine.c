@@ -264,11 +264,14 @@ static bool check_launch(const emulator_launch_config *config, const entry *e, u
 static bool create_machine(machine *m)
 {
     const entry *e = m->entry;
+    m->local_bytes = e->local_bytes + e->stack_bytes;
+    m->variables = m->config->variables;
+    if (!m->variables) m->variables = emulator_variables_create(m->module, m->config->memory);
     m->warp = calloc(m->warps, sizeof *m->warp);
     m->shared = calloc((size_t)m->shared_bytes + 16, 1);
     m->mbarrier_slot = calloc((size_t)m->shared_bytes / 8 + 1, 1);
     m->parameters = calloc((size_t)e->parameter_bytes + 1, 1);
-    if (!m->warp || !m->shared || !m->mbarrier_slot || !m->parameters) return false;
+    if (!m->variables || !m->warp || !m->shared || !m->mbarrier_slot || !m->parameters) return false;
     for (uint32_t w = 0; w < m->warps; w++)
         if (!warp_create(&m->warp[w], m, (int)w)) return false;
     for (int p = 0; p < e->parameters; p++) {
@@ -285,6 +288,8 @@ static void destroy_machine(machine *m)
     free(m->shared);
     free(m->mbarrier_slot);
     free(m->parameters);
+    free(m->print_room);
+    if (!m->config->variables) emulator_variables_destroy(m->variables);
     free(m);
 }
 

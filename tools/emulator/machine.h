@@ -20,8 +20,11 @@
  * have windows above any address that a process is given (56 bits at most, with five levels of pages). */
 #define GENERIC_SHARED_WINDOW UINT64_C(0x0100000000000000)
 #define GENERIC_LOCAL_WINDOW UINT64_C(0x0200000000000000)
+#define GENERIC_PARAM_WINDOW UINT64_C(0x0300000000000000)
+#define GENERIC_CODE_WINDOW UINT64_C(0x0400000000000000) /* of functions: number times CODE_STEP */
 #define GENERIC_WINDOW_BYTES UINT64_C(0x0000000100000000)
 
+enum { CODE_STEP = 16, HEAP_BYTES = 8 << 20 /* of malloc in kernels */ };
 enum { LANES = 32, WARPS_MAX = 32, MBARRIERS_MAX = 128, NAMED_BARRIERS = 16, CLOCKS = 3 * WARPS_MAX + MBARRIERS_MAX };
 
 typedef struct vector_clock { uint32_t time[CLOCKS]; } vector_clock;
@@ -56,7 +59,8 @@ struct warp {
     uint64_t *written;         /* [slots] warp.executed when it was last written: wgmma.fence orders what came before */
     uint32_t *pending;         /* [slots] number of the wgmma group that owns the register, 0: none; touching it is WGMMA_REGISTERS;
                                   with bit 31: the destination of a tcgen05.ld, TCGEN05_ORDER */
-    uint8_t *local;            /* [lanes][local_bytes] */
+    uint8_t *local;            /* [lanes][m->local_bytes] */
+    uint8_t *local_defined;    /* the same: whether each byte is */
     uint64_t executed;         /* warp instructions */
     vector_clock clock;
     int registers;             /* a thread's, for setmaxnreg */
@@ -150,6 +154,10 @@ struct machine {
     uint32_t block[3], threads, warps;
     warp *warp;                 /* [warps] */
     uint8_t *parameters;
+    uint32_t local_bytes;       /* of a thread, with the stack of functions */
+    emulator_variables *variables;
+    char *print_room;           /* of printf; NULL: not used yet */
+    uint64_t heap_used;
     uint8_t *shared;            /* [shared_bytes] */
     uint32_t shared_bytes;
     struct shadow *shadow;      /* of shared memory, shadow.h */

@@ -138,6 +138,12 @@ void memory_block_define(memory_block *block, uint64_t address, uint64_t bytes)
     })
 }
 
+void emulator_memory_name(emulator_memory *memory, uint64_t address, const char *name)
+{
+    memory_block *block = memory_find(memory, address, 1);
+    if (block != NULL) block->name = name;
+}
+
 void emulator_memory_define(emulator_memory *memory, uint64_t address, uint64_t bytes)
 {
     memory_block *block = memory_find(memory, address, bytes);
@@ -157,15 +163,17 @@ void memory_describe(const emulator_memory *memory, uint64_t address, char *text
         const memory_block *block = &memory->blocks[at];
         const uint64_t offset = address - block->address;
         if (offset < block->bytes || offset - block->bytes < 16 * MARGIN) {
-            snprintf(text, size, "offset %" PRIu64 " of the %" PRIu64 " bytes at 0x%" PRIx64, offset, block->bytes,
-                     block->address);
+            snprintf(text, size, "offset %" PRIu64 " of the %" PRIu64 " bytes at 0x%" PRIx64 "%s%s%s", offset,
+                     block->bytes, block->address, block->name ? " (" : "", block->name ? block->name : "",
+                     block->name ? ")" : "");
             return;
         }
     }
     if (at + 1 < memory->count && memory->blocks[at + 1].address - address < 16 * MARGIN) {
         const memory_block *next = &memory->blocks[at + 1];
-        snprintf(text, size, "%" PRIu64 " bytes before the %" PRIu64 " bytes at 0x%" PRIx64, next->address - address,
-                 next->bytes, next->address);
+        snprintf(text, size, "%" PRIu64 " bytes before the %" PRIu64 " bytes at 0x%" PRIx64 "%s%s%s",
+                 next->address - address, next->bytes, next->address, next->name ? " (" : "",
+                 next->name ? next->name : "", next->name ? ")" : "");
         return;
     }
     snprintf(text, size, "near no allocation");

@@ -9,6 +9,9 @@ typedef struct memory_block {
     void *storage;            /* what was allocated; address lies in it, with a margin on either side */
     uint64_t *defined;        /* a bit for each byte */
     uint64_t undefined_bytes; /* 0: the map need not be read */
+    const char *name;         /* for messages, or NULL; not owned */
+    bool constant;            /* kernels do not write it */
+    bool heap;                /* of a kernel's malloc */
 } memory_block;
 
 /* The block that holds all these bytes, or NULL. Valid until the next allocation or release. */

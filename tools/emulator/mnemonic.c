@@ -183,6 +183,7 @@ static const struct {
     {NULL, "shared::cluster", WORD_SPACE, SPACE_SHARED},
     {NULL, "param", WORD_SPACE, SPACE_PARAM},
     {NULL, "param::entry", WORD_SPACE, SPACE_PARAM},
+    {NULL, "param::func", WORD_SPACE, SPACE_PARAM},
     {NULL, "local", WORD_SPACE, SPACE_LOCAL},
     {NULL, "const", WORD_SPACE, SPACE_CONST},
     {NULL, "v2", WORD_VECTOR, 2},

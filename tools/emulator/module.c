@@ -48,7 +48,7 @@ void emulator_module_entry_info(const emulator_module *module, int number, emula
         .static_shared_bytes = e->static_shared_bytes,
         .max_threads = e->max_threads,
         .max_registers = e->max_registers,
-        .local_bytes = e->local_bytes,
+        .local_bytes = e->local_bytes + e->stack_bytes,
         .instructions = e->count,
     };
     memcpy(info->required_threads, e->required_threads, sizeof info->required_threads);

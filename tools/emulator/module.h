@@ -66,17 +66,30 @@ typedef struct operand {
     int target;       /* LABEL */
 } operand;
 
-typedef enum state_space { SPACE_NONE, SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_PARAM, SPACE_LOCAL, SPACE_CONST } state_space;
+typedef enum state_space {
+    SPACE_NONE, SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_PARAM, SPACE_LOCAL, SPACE_CONST,
+    SPACE_CODE /* of functions: the symbol's offset is the function's number */
+} state_space;
 
-/* Symbols: shared and global variables, parameters. Parameters are addressed by their offset in the parameter block; shared variables by their
- * offset in the block's shared memory, the dynamic part (.extern .shared) after the static part. */
+/* Symbols: variables, parameters, functions. Parameters of entries are addressed by their offset in the parameter block; shared variables by their
+ * offset in the block's shared memory, the dynamic part (.extern .shared) after the static part; local variables, and the parameters and
+ * arguments of functions (framed), by their offset in the frame. Global and constant variables have blocks of their own (variables.c). */
 typedef struct symbol {
     char *name;
     state_space space;
     uint32_t bytes, alignment;
-    uint32_t offset;        /* of global and constant variables: in the module's block of them */
+    uint32_t offset;
+    bool framed;            /* a .param that lives in a frame's local memory */
     const uint8_t *initial; /* [bytes] of a global or constant variable; NULL: zeros. Owned by the module */
 } symbol;
+
+/* An address in the initialiser of a variable: `bytes` bytes at `offset` of `symbol` hold (address of target + addend) >> shift. */
+typedef struct relocation {
+    int symbol, target;
+    uint32_t offset, bytes;
+    int64_t addend;
+    uint8_t shift;
+} relocation;
 
 /* Extracted modifiers. What a form does not have is 0. The parser fills this from the modifiers of the mnemonic; every modifier of the text must
  * be accounted for by the form's row, or the form is unknown. */
@@ -158,12 +171,29 @@ typedef struct instruction {
     const char *opcode; /* mnemonic with all modifiers, as in the text */
 } instruction;
 
+enum { DYNAMIC_MAX = 16 }; /* .extern .shared variables used by an entry */
+
+/* Where an entry has a function that it may call: its instructions, and the registers that are the function's own. */
+typedef struct linked_function {
+    int start; /* -1: not reached from the entry */
+    int first_slot, slots, first_predicate, predicates;
+} linked_function;
+
+/* The code of an entry or function. After linking an entry's instructions are followed by those of the functions that it may call. */
 typedef struct entry {
     char *name;
     int first_parameter, parameters; /* in the module's symbols */
+    int end_symbol;                  /* its own symbols are first_parameter .. end_symbol - 1 */
+    int own_instructions;            /* before linking */
     uint32_t parameter_bytes;
+    uint32_t first_shared;           /* where its own shared variables begin */
     uint32_t static_shared_bytes;    /* and local_bytes a thread */
-    uint32_t local_bytes;
+    uint32_t local_bytes, local_alignment; /* of its frame */
+    uint32_t stack_bytes;            /* for the frames of functions and for alloca */
+    bool uses_alloca;
+    int dynamic_from[DYNAMIC_MAX], dynamic_to[DYNAMIC_MAX]; /* .extern .shared variables and this entry's copies of them */
+    int dynamic_count;
+    linked_function *functions;      /* [module.function_count]; NULL: it calls none */
     uint32_t required_threads[3], max_threads, max_registers;
     int slots, predicates;
     instruction *instructions; /* ends with an implied ret */
@@ -174,15 +204,55 @@ typedef struct entry {
     int region_count;
 } entry;
 
+/* What a function or a .callprototype takes or returns: its place in the callee's frame, and the register of a .reg formal (slot >= 0). */
+typedef struct formal {
+    emulator_type type;
+    uint32_t bytes, offset;
+    int slot;
+} formal;
+
+typedef struct signature {
+    formal *returns, *parameters;
+    int return_count, parameter_count;
+} signature;
+
+/* Functions without a body that the machine has itself. BUILTIN(id, name) */
+#define EMULATOR_BUILTINS(BUILTIN) BUILTIN(VPRINTF, "vprintf") BUILTIN(MALLOC, "malloc") BUILTIN(FREE, "free") BUILTIN(ASSERTFAIL, "__assertfail")
+typedef enum builtin {
+    BUILTIN_NONE,
+#define BUILTIN(id, name) BUILTIN_##id,
+    EMULATOR_BUILTINS(BUILTIN)
+#undef BUILTIN
+} builtin;
+
+typedef struct device_function {
+    signature takes;
+    entry code; /* code.name too */
+    bool has_body, address_taken;
+    builtin builtin;
+} device_function;
+
+/* .callprototype, or .calltargets: functions that an indirect call may reach. */
+typedef struct call_table {
+    signature takes;
+    int *targets; /* [target_count] functions; NULL: any with this signature */
+    int target_count;
+} call_table;
+
 struct emulator_module {
     char *name;
     char target[16]; /* "sm_90a" */
     int version;     /* 84 for .version 8.4 */
     symbol *symbols;
     int symbol_count;
-    uint32_t variable_bytes; /* of all global and constant variables: the block that symbol.offset refers to */
+    relocation *relocations;
+    int relocation_count;
     entry *entries;
     int entry_count;
+    device_function *functions;
+    int function_count;
+    call_table *tables;
+    int table_count;
     void *arena; /* storage of the strings, and whatever else the parser allocated */
 };
 
@@ -201,6 +271,7 @@ enum {
     FORM_WARP = 4,          /* .sync.aligned and the like: all lanes that have not exited must be active */
     FORM_WARPGROUP = 8,     /* and all four warps of the warpgroup must come to the same instruction */
     FORM_WAITS = 16,        /* may block: the handler says so by warp_block, and is called again later */
+    FORM_CALL = 64,         /* as FORM_BRANCH, without a label */
     FORM_UNDEFINED_OK = 32  /* undefined sources make the result undefined; otherwise the machine reports them */
 };
 

@@ -1,6 +1,7 @@
 /* Reads the text of a module: directives, entries, statements. The rest of the parser is in parse_declare.c
- * (declarations), parse_operand.c (operands), mnemonic.c and forms.c (what an instruction is), control_flow.c (where
- * branches meet again). */
+ * (declarations), parse_entry.c (entries and functions), parse_operand.c (operands), mnemonic.c and forms.c (what an
+ * instruction is), control_flow.c (where branches meet again), link.c (calls). */
+#include "exec.h"
 #include "parse.h"
 
 #include <stdarg.h>
@@ -111,7 +112,7 @@ void parse_require(parser *p, char punctuation, const char *expected)
     if (!parse_accept(p, punctuation)) parse_expected(p, p->token, expected);
 }
 
-static bool accept_word(parser *p, const char *word)
+bool parse_accept_word(parser *p, const char *word)
 {
     if (!token_is(p->token, word)) return false;
     parse_advance(p);
@@ -125,14 +126,14 @@ static void skip_string(parser *p)
 }
 
 /* .file, .loc, .section, .pragma: nothing that matters here. */
-static bool skip_information(parser *p)
+bool parse_skip_information(parser *p)
 {
     if (token_is(p->token, ".file") || token_is(p->token, ".loc")) {
         lexer_skip_line(&p->lexer);
         parse_advance(p);
         return true;
     }
-    if (accept_word(p, ".pragma")) {
+    if (parse_accept_word(p, ".pragma")) {
         skip_string(p);
         while (parse_accept(p, ',')) skip_string(p);
         parse_require(p, ';', "';'");
@@ -152,7 +153,7 @@ static bool skip_information(parser *p)
 
 /* ---- Statements ---- */
 
-static void enter_scope(parser *p)
+void parse_enter_scope(parser *p)
 {
     if (p->depth == NESTING_MAX)
         parse_fail(p, p->token.line, EMULATOR_PARSE, "{ } nested more than %d deep", NESTING_MAX);
@@ -163,7 +164,7 @@ static void enter_scope(parser *p)
     p->depth++;
 }
 
-static void leave_scope(parser *p)
+void parse_leave_scope(parser *p)
 {
     while (p->declaration_count > 0 && p->declarations[p->declaration_count - 1].depth == p->depth)
         p->declaration_count--;
@@ -218,6 +219,11 @@ static instruction *new_instruction(parser *p, int line, int region)
     return i;
 }
 
+instruction *parse_new_instruction(parser *p, int line)
+{
+    return new_instruction(p, line, current_region(p));
+}
+
 static void note_label_uses(parser *p, const instruction *i, const parsed_operand *parsed)
 {
     for (int k = 0; k < i->operands; k++) {
@@ -233,11 +239,20 @@ static void parse_instruction(parser *p, token mnemonic, int guard, bool negated
 {
     parsed_operand parsed[OPERANDS_MAX];
     const decoded_mnemonic *decoded = forms_decode(p, mnemonic);
-    int count = parse_operands(p, parsed);
+    bool is_call = decoded->row[0]->flags & FORM_CALL;
+    int count = is_call ? 0 : parse_operands(p, parsed);
     instruction *i = new_instruction(p, mnemonic.line, region);
     i->guard = guard;
     i->guard_negated = negated;
+    if (is_call) {
+        i->form = decoded->row[0];
+        i->mods = decoded->mods;
+        i->opcode = decoded->text;
+        parse_call(p, i);
+        return;
+    }
     forms_apply(p, decoded, mnemonic, parsed, count, i);
+    p->entry->uses_alloca |= i->form->execute == exec_alloca;
     note_label_uses(p, i, parsed);
 }
 
@@ -257,8 +272,8 @@ static void parse_body_directive(parser *p)
 {
     state_space space;
     bool is_extern = false;
-    if (skip_information(p)) return;
-    if (accept_word(p, ".reg")) {
+    if (parse_skip_information(p)) return;
+    if (parse_accept_word(p, ".reg")) {
         parse_registers(p);
         return;
     }
@@ -269,8 +284,6 @@ static void parse_body_directive(parser *p)
     if (!token_space(p->token, &space))
         parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "the directive '%.*s' is not known inside an entry",
                    (int)(p->token.length < 60 ? p->token.length : 60), p->token.text);
-    if (space == SPACE_PARAM)
-        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "'.param' inside an entry: calls are not known");
     parse_advance(p);
     parse_variable(p, space, is_extern);
 }
@@ -281,13 +294,13 @@ static bool parse_statement(parser *p)
     bool negated = false;
     int guard = -1, region = current_region(p);
     if (parse_accept(p, '{')) {
-        enter_scope(p);
+        parse_enter_scope(p);
         return true;
     }
     if (parse_is(p, '}')) {
         if (p->depth == 1) return false;
         parse_advance(p);
-        leave_scope(p);
+        parse_leave_scope(p);
         return true;
     }
     if (parse_accept(p, ';')) return true;
@@ -301,153 +314,25 @@ static bool parse_statement(parser *p)
         parse_expected(p, word, guard >= 0 ? "an instruction" : "an instruction, a label, a directive or '}'");
     token mnemonic = lexer_mnemonic(&p->lexer, word);
     parse_advance(p);
-    if (guard < 0 && mnemonic.length == word.length && parse_accept(p, ':'))
+    bool is_label = guard < 0 && mnemonic.length == word.length && parse_accept(p, ':');
+    if (is_label && (token_is(p->token, ".callprototype") || token_is(p->token, ".calltargets")))
+        parse_table(p, word);
+    else if (is_label)
         add_label(p, word);
     else
         parse_instruction(p, mnemonic, guard, negated, region);
     return true;
 }
 
-/* ---- Entries ---- */
-
-static void resolve_labels(parser *p)
+void parse_statements(parser *p)
 {
-    for (int u = 0; u < p->label_use_count; u++) {
-        const label_use *use = &p->label_uses[u];
-        int target = -1;
-        for (int scope = use->scope; scope >= 0 && target < 0; scope = p->scope_parent[scope])
-            target = names_find(&p->labels, use->name.text, use->name.length, scope);
-        if (target < 0) parse_expected(p, use->name, "a label of this entry");
-        p->entry->instructions[use->instruction].operand[use->operand].target = target;
-    }
-}
-
-/* Dynamic shared memory begins after the static part, at the alignment that its variables ask for. */
-static void place_dynamic(parser *p)
-{
-    entry *e = p->entry;
-    uint32_t alignment = 1;
-    for (int i = 0; i < p->dynamic_count; i++) {
-        const symbol *s = &p->module->symbols[p->dynamic_to[i]];
-        if (s->alignment > alignment) alignment = s->alignment;
-    }
-    e->static_shared_bytes = parse_align(e->static_shared_bytes, alignment);
-    for (int i = 0; i < p->dynamic_count; i++) p->module->symbols[p->dynamic_to[i]].offset = e->static_shared_bytes;
-}
-
-static uint32_t parse_count(parser *p, const char *expected)
-{
-    token at = p->token;
-    int64_t value = parse_integer(p, expected);
-    if (value < 1 || value > 1 << 20) parse_expected(p, at, expected);
-    return (uint32_t)value;
-}
-
-/* Up to three numbers; those left out are 1. */
-static void parse_extents(parser *p, uint32_t extent[3])
-{
-    extent[0] = extent[1] = extent[2] = 1;
-    for (int i = 0; i < 3; i++) {
-        extent[i] = parse_count(p, "a number of threads or blocks");
-        if (!parse_accept(p, ',')) return;
-    }
-    parse_expected(p, p->token, "no fourth number");
-}
-
-/* .reqntid and the like, between the parameters and the body. */
-static void parse_performance(parser *p)
-{
-    uint32_t extent[3];
-    entry *e = p->entry;
-    for (;;) {
-        if (accept_word(p, ".reqntid")) {
-            parse_extents(p, e->required_threads);
-        } else if (accept_word(p, ".maxntid")) {
-            parse_extents(p, extent);
-            uint64_t threads = (uint64_t)extent[0] * extent[1];
-            threads = threads > UINT32_MAX ? threads : threads * extent[2];
-            e->max_threads = threads > UINT32_MAX ? UINT32_MAX : (uint32_t)threads;
-        } else if (accept_word(p, ".maxnreg")) {
-            e->max_registers = parse_count(p, "a number of registers");
-        } else if (accept_word(p, ".minnctapersm") || accept_word(p, ".maxnctapersm") ||
-                   accept_word(p, ".maxclusterrank")) {
-            (void)parse_count(p, "a number of blocks");
-        } else if (token_is(p->token, ".reqnctapercluster")) {
-            token at = p->token;
-            parse_advance(p);
-            parse_extents(p, extent);
-            if (extent[0] != 1 || extent[1] != 1 || extent[2] != 1)
-                parse_fail(p, at.line, EMULATOR_UNKNOWN_FORM,
-                           "'.reqnctapercluster': clusters of more than one block are not known");
-        } else if (!accept_word(p, ".explicitcluster") && !skip_information(p)) {
-            return;
-        }
-    }
-}
-
-static void start_entry(parser *p, token name)
-{
-    emulator_module *m = p->module;
-    m->entries =
-        parse_grow(p, m->entries, m->entry_count, &p->entry_capacity, sizeof *m->entries, ENTRIES_MAX, "entries");
-    p->entry = &m->entries[m->entry_count];
-    *p->entry = (entry){.first_parameter = m->symbol_count, .static_shared_bytes = p->shared_bytes};
-    m->entry_count++;
-    p->entry->name = parse_copy(p, name.text, name.length);
-    for (int i = 0; i + 1 < m->entry_count; i++)
-        if (strcmp(m->entries[i].name, p->entry->name) == 0)
-            parse_expected(p, name, "an entry that the module does not have yet");
-    p->instruction_capacity = p->element_capacity = p->region_capacity = 0;
-    p->dynamic_count = p->label_use_count = p->scope_count = 0;
-    p->scope = -1;
-    names_pop(&p->labels, 0);
-    names_pop(&p->regions, 0);
-    p->entry->regions = parse_grow(p, p->entry->regions, 0, &p->region_capacity, sizeof *p->entry->regions,
-                                   INSTRUCTIONS_MAX, "regions");
-    p->entry->regions[p->entry->region_count++] = parse_copy(p, "", 0);
-}
-
-static void finish_entry(parser *p)
-{
-    instruction *end = new_instruction(p, p->token.line, current_region(p));
-    end->form = forms_return();
-    end->opcode = "ret";
-    end->mods.vector = 1;
-    resolve_labels(p);
-    place_dynamic(p);
-    if (!control_flow_reconvergence(p->entry))
-        parse_fail(p, p->token.line, EMULATOR_MEMORY, "no memory for the control flow");
-}
-
-/* After .entry */
-static void parse_entry(parser *p)
-{
-    token name = p->token;
-    if (name.kind != TOKEN_WORD || *name.text == '%') parse_expected(p, name, "the name of an entry");
-    if (name.length > NAME_MAX_LENGTH)
-        parse_fail(p, name.line, EMULATOR_PARSE, "a name of more than %d characters", NAME_MAX_LENGTH);
-    parse_advance(p);
-    start_entry(p, name);
-    enter_scope(p);
-    if (parse_accept(p, '(') && !parse_accept(p, ')')) {
-        do {
-            if (!accept_word(p, ".param")) parse_expected(p, p->token, "'.param'");
-            parse_parameter(p);
-            p->entry->parameters++;
-        } while (parse_accept(p, ','));
-        parse_require(p, ')', "',' or ')'");
-    }
-    parse_performance(p);
-    if (!parse_is(p, '{')) parse_expected(p, p->token, "'{' or a directive such as .maxntid");
     p->lexer.region = p->region_text = NULL; /* comments before the body name no region */
     p->region = 0;
-    parse_advance(p);
+    parse_require(p, '{', "'{' or a directive such as .maxntid");
     while (parse_statement(p)) continue;
-    finish_entry(p);
-    leave_scope(p);
-    p->entry = NULL;
-    parse_advance(p); /* past } */
+    if (!parse_is(p, '}')) parse_expected(p, p->token, "'}'");
 }
+
 
 /* ---- Modules ---- */
 
@@ -483,18 +368,18 @@ static void parse_target(parser *p)
     p->module->target[t.length] = '\0';
     parse_advance(p);
     while (parse_accept(p, ',')) {
-        if (!accept_word(p, "debug") && !accept_word(p, "texmode_unified") && !accept_word(p, "texmode_independent"))
+        if (!parse_accept_word(p, "debug") && !parse_accept_word(p, "texmode_unified") && !parse_accept_word(p, "texmode_independent"))
             parse_expected(p, p->token, "debug, texmode_unified or texmode_independent");
     }
 }
 
 static void parse_header(parser *p)
 {
-    if (!accept_word(p, ".version")) parse_expected(p, p->token, "'.version' at the beginning");
+    if (!parse_accept_word(p, ".version")) parse_expected(p, p->token, "'.version' at the beginning");
     parse_version(p);
-    if (!accept_word(p, ".target")) parse_expected(p, p->token, "'.target' after .version");
+    if (!parse_accept_word(p, ".target")) parse_expected(p, p->token, "'.target' after .version");
     parse_target(p);
-    if (!accept_word(p, ".address_size")) return;
+    if (!parse_accept_word(p, ".address_size")) return;
     if (p->token.kind != TOKEN_INTEGER || p->token.integer != 64)
         parse_expected(p, p->token, "64: other addresses are not known");
     parse_advance(p);
@@ -504,15 +389,15 @@ static void parse_module_statement(parser *p)
 {
     bool is_extern = false;
     state_space space;
-    if (skip_information(p)) return;
+    if (parse_skip_information(p)) return;
     while (token_is(p->token, ".extern") || token_is(p->token, ".visible") || token_is(p->token, ".weak")) {
         is_extern |= token_is(p->token, ".extern");
         parse_advance(p);
     }
-    if (accept_word(p, ".entry")) {
+    if (parse_accept_word(p, ".entry")) {
         parse_entry(p);
-    } else if (token_is(p->token, ".func")) {
-        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "'.func': functions and calls are not known");
+    } else if (parse_accept_word(p, ".func")) {
+        parse_func(p, is_extern);
     } else if (token_space(p->token, &space) && space != SPACE_PARAM && space != SPACE_LOCAL) {
         parse_advance(p);
         parse_variable(p, space, is_extern);
@@ -534,12 +419,20 @@ static bool parse_module(parser *p, const char *text, size_t length, const char 
     parse_advance(p);
     parse_header(p);
     while (p->token.kind != TOKEN_END) parse_module_statement(p);
-    p->module->variable_bytes = p->variable_bytes;
+    link_module(p);
     return true;
+}
+
+static void finish_code(entry *e)
+{
+    free(e->instructions);
+    free(e->elements);
+    free(e->regions);
 }
 
 static void finish_parser(parser *p)
 {
+    finish_code(&p->scratch);
     names_finish(&p->names);
     names_finish(&p->mnemonics);
     names_finish(&p->labels);
@@ -576,16 +469,16 @@ emulator_module *emulator_module_parse(const char *text, size_t length, const ch
 void emulator_module_destroy(emulator_module *module)
 {
     if (!module) return;
-    for (int i = 0; i < module->entry_count; i++) {
-        free(module->entries[i].instructions);
-        free(module->entries[i].elements);
-        free(module->entries[i].regions);
-    }
+    for (int i = 0; i < module->entry_count; i++) finish_code(&module->entries[i]);
+    for (int i = 0; i < module->function_count; i++) finish_code(&module->functions[i].code);
     for (chunk *c = module->arena, *next; c; c = next) {
         next = c->next;
         free(c);
     }
     free(module->symbols);
+    free(module->relocations);
+    free(module->tables);
+    free(module->functions);
     free(module->entries);
     free(module);
 }

@@ -16,8 +16,9 @@ enum {
     SLOTS_MAX = 1 << 16,        /* of an entry, and of its predicates */
     ELEMENTS_MAX = 1 << 20,     /* of all vector operands of an entry */
     SYMBOLS_MAX = 1 << 16,
-    ENTRIES_MAX = 1 << 10,
-    DYNAMIC_MAX = 16, /* .extern .shared variables used by an entry */
+    ENTRIES_MAX = 1 << 10, /* and of functions */
+    FORMALS_MAX = 1 << 10, /* of a function */
+    STACK_BYTES = 1 << 14, /* a thread: for recursion, indirect calls and alloca */
     SCOPES_MAX = 1 << 16,
     NESTING_MAX = 64, /* of { } */
     VECTOR_MAX = 128, /* elements of a vector operand */
@@ -77,7 +78,7 @@ typedef struct parser {
     name_table names; /* of declarations */
     declaration *declarations;
     int declaration_count, declaration_capacity;
-    int symbol_capacity, entry_capacity;
+    int symbol_capacity, entry_capacity, function_capacity, table_capacity, relocation_capacity;
     int instruction_total;
     uint32_t shared_bytes;   /* of variables outside of entries */
     uint32_t variable_bytes; /* of all global and constant variables */
@@ -88,6 +89,7 @@ typedef struct parser {
 
     /* Of the entry being read */
     entry *entry;
+    struct entry scratch; /* what is read of a function once more */
     int instruction_capacity, element_capacity, region_capacity;
     name_table labels;
     int *scope_parent; /* of each { }, -1: none */
@@ -98,9 +100,6 @@ typedef struct parser {
     name_table regions;
     const char *region_text; /* the comment for which `region` was looked up */
     int region;
-    int dynamic_from[DYNAMIC_MAX],
-        dynamic_to[DYNAMIC_MAX]; /* .extern .shared variables and this entry's copies of them */
-    int dynamic_count;
 } parser;
 
 _Noreturn void parse_fail(parser *p, int line, emulator_fault fault, const char *format, ...)
@@ -130,6 +129,9 @@ void parse_parameter(parser *p); /* after .param of an entry */
 bool token_space(token t, state_space *space);
 const declaration *parse_find(const parser *p, token name, int *index);
 int64_t parse_integer(parser *p, const char *expected);
+int parse_new_symbol(parser *p, token name, symbol s);
+/* A formal of a function: .param or .reg, after it. */
+formal parse_formal(parser *p, bool is_register, bool is_named);
 /* A symbol's number for an instruction of this entry. */
 int parse_use_symbol(parser *p, const declaration *d);
 void parse_declare(parser *p, token name, int scope_key, declaration d);
@@ -137,6 +139,28 @@ uint32_t parse_align(uint32_t offset, uint32_t alignment); /* rounded up to a mu
 
 /* parse_operand.c: operands up to ; into parsed, which has room for OPERANDS_MAX of them */
 int parse_operands(parser *p, parsed_operand *parsed);
+
+operand parse_operand_name(parser *p); /* a register, special register, variable, function, or else a label */
+/* The operands of call, up to ; */
+void parse_call(parser *p, instruction *i);
+
+/* parse.c */
+void parse_enter_scope(parser *p);
+void parse_leave_scope(parser *p);
+bool parse_accept_word(parser *p, const char *word);
+bool parse_skip_information(parser *p); /* .file, .loc, .section, .pragma */
+void parse_statements(parser *p);             /* statements up to the } of a body, after its { */
+instruction *parse_new_instruction(parser *p, int line);
+
+/* parse_entry.c */
+void parse_entry(parser *p);                 /* after .entry */
+void parse_func(parser *p, bool is_extern);  /* after .func */
+void parse_table(parser *p, token name);     /* .callprototype or .calltargets, after its label */
+void parse_start_body(parser *p, entry *e);
+int parse_find_table(const parser *p, token name); /* -1: none */
+
+/* link.c: gives each entry the functions that it may call, and its shared memory its final places */
+void link_module(parser *p);
 
 /* mnemonic.c: looks the words up in the rows of forms.def */
 const decoded_mnemonic *forms_decode(parser *p, token mnemonic);

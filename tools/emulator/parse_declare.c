@@ -143,7 +143,7 @@ void parse_registers(parser *p)
 
 /* ---- Variables ---- */
 
-static int new_symbol(parser *p, token name, symbol s)
+int parse_new_symbol(parser *p, token name, symbol s)
 {
     emulator_module *m = p->module;
     m->symbols = parse_grow(p, m->symbols, m->symbol_count, &p->symbol_capacity, sizeof s, SYMBOLS_MAX, "variables");
@@ -216,8 +216,42 @@ static variable parse_shape(parser *p, state_space space)
     return v;
 }
 
+/* ---- Initialisers ---- */
+
+/* generic(name), name, with + or - a number after it, after the mask of 0xFF00(name): an address, or a byte of it. */
+static void parse_initial_address(parser *p, const variable *v, uint32_t at, uint64_t mask)
+{
+    emulator_module *m = p->module;
+    relocation r = {.offset = at, .bytes = (uint32_t)type_bytes(v->type), .symbol = -1};
+    if (mask && (mask >> __builtin_ctzll(mask) != 0xff || __builtin_ctzll(mask) % 8))
+        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "a mask other than of one byte in an initialiser");
+    if (mask) r.shift = (uint8_t)__builtin_ctzll(mask);
+    bool generic = token_is(p->token, "generic");
+    if (generic) {
+        parse_advance(p);
+        parse_require(p, '(', "'('");
+    }
+    int index;
+    const declaration *d = p->token.kind == TOKEN_WORD ? parse_find(p, p->token, &index) : NULL;
+    if (!d || d->kind != DECLARED_SYMBOL || d->dynamic)
+        parse_expected(p, p->token, "a number, or a variable or function that is declared");
+    const symbol *s = &m->symbols[d->symbol];
+    if (s->space == SPACE_CODE) m->functions[s->offset].address_taken = true;
+    r.target = d->symbol;
+    parse_advance(p);
+    if (generic) parse_require(p, ')', "')'");
+    bool minus = parse_is(p, '-');
+    if (parse_accept(p, '+') || parse_accept(p, '-')) {
+        r.addend = parse_integer(p, "a number of bytes");
+        if (minus) r.addend = (int64_t)(0 - (uint64_t)r.addend);
+    }
+    m->relocations = parse_grow(p, m->relocations, m->relocation_count, &p->relocation_capacity, sizeof r, ELEMENTS_MAX,
+                                "addresses in initialisers");
+    m->relocations[m->relocation_count++] = r; /* its symbol is known once the variable is declared */
+}
+
 /* One value of an initialiser, in the type of the variable. */
-static void parse_initial_value(parser *p, const variable *v, uint8_t *to)
+static void parse_initial_value(parser *p, const variable *v, uint8_t *to, uint32_t at)
 {
     token t = p->token;
     uint64_t bits;
@@ -229,16 +263,24 @@ static void parse_initial_value(parser *p, const variable *v, uint8_t *to)
         parse_advance(p);
         t = p->token;
     }
+    if (t.kind == TOKEN_WORD && !is_float && !negative) {
+        parse_initial_address(p, v, at, 0);
+        return;
+    }
     if (t.kind == TOKEN_INTEGER && !is_float) {
         bits = negative ? 0 - t.integer : t.integer;
     } else if ((t.kind == TOKEN_FLOAT32 && v->type == TYPE_F32) || (t.kind == TOKEN_FLOAT64 && v->type == TYPE_F64)) {
         bits = t.integer ^ (negative ? 1ull << (8 * bytes - 1) : 0);
     } else {
-        parse_expected(p, t,
-                       is_float ? "a floating-point constant of the variable's type"
-                                : "an integer (addresses in initialisers are not known)");
+        parse_expected(
+            p, t, is_float ? "a floating-point constant of the variable's type" : "a number or the name of a variable");
     }
     parse_advance(p);
+    if (t.kind == TOKEN_INTEGER && parse_accept(p, '(')) { /* 0xFF00(generic(name)) */
+        parse_initial_address(p, v, at, bits);
+        parse_require(p, ')', "')'");
+        return;
+    }
     for (size_t i = 0; i < bytes; i++) to[i] = (uint8_t)(bits >> (8 * i));
 }
 
@@ -251,7 +293,7 @@ static const uint8_t *parse_initialiser(parser *p, const variable *v, uint32_t b
         while (parse_accept(p, '{'))
             if (++nesting > 8) parse_fail(p, p->token.line, EMULATOR_PARSE, "an initialiser nested more than 8 deep");
         if (bytes - at < each) parse_expected(p, p->token, "'}': the variable has no more elements");
-        parse_initial_value(p, v, initial + at);
+        parse_initial_value(p, v, initial + at, at);
         at += each;
         while (nesting && parse_accept(p, '}')) nesting--;
         if (nesting) parse_require(p, ',', "',' or '}'");
@@ -263,10 +305,12 @@ static const uint8_t *parse_initialiser(parser *p, const variable *v, uint32_t b
 static void place_variable(parser *p, symbol *s, int line)
 {
     uint32_t *used = &p->variable_bytes, most = VARIABLE_BYTES_MAX;
+    bool in_frame = s->space == SPACE_LOCAL || s->framed;
+    if (in_frame && s->alignment > p->entry->local_alignment) p->entry->local_alignment = s->alignment;
     if (s->space == SPACE_SHARED) {
         used = p->entry ? &p->entry->static_shared_bytes : &p->shared_bytes;
         most = SHARED_BYTES_MAX;
-    } else if (s->space == SPACE_LOCAL) {
+    } else if (in_frame) {
         used = &p->entry->local_bytes;
         most = LOCAL_BYTES_MAX;
     } else if (s->space == SPACE_PARAM) {
@@ -277,19 +321,20 @@ static void place_variable(parser *p, symbol *s, int line)
     if (s->offset > most || s->bytes > most - s->offset)
         parse_fail(p, line, EMULATOR_RESOURCE, "more than %u bytes of %s", most,
                    s->space == SPACE_SHARED  ? ".shared"
-                   : s->space == SPACE_LOCAL ? ".local"
+                   : in_frame                ? ".local and .param"
                    : s->space == SPACE_PARAM ? ".param"
                                              : ".global and .const");
     *used = s->offset + s->bytes;
 }
 
-static int finish_variable(parser *p, const variable *v, state_space space, bool is_extern)
+static int finish_variable(parser *p, const variable *v, state_space space, bool is_extern, bool framed)
 {
+    int relocations = p->module->relocation_count;
     int line = v->name.line;
     uint64_t bytes = v->count * (uint64_t)(type_bytes(v->type) * v->elements);
     if (bytes > VARIABLE_BYTES_MAX)
         parse_fail(p, line, EMULATOR_RESOURCE, "a variable of more than %d bytes", VARIABLE_BYTES_MAX);
-    symbol s = {.space = space, .bytes = (uint32_t)bytes, .alignment = v->alignment};
+    symbol s = {.space = space, .bytes = (uint32_t)bytes, .alignment = v->alignment, .framed = framed};
     bool dynamic = is_extern && space == SPACE_SHARED;
     if (is_extern && !dynamic)
         parse_fail(p, line, EMULATOR_UNKNOWN_FORM, ".extern of anything but .shared needs another module");
@@ -306,7 +351,8 @@ static int finish_variable(parser *p, const variable *v, state_space space, bool
         s.bytes = 0;
     else
         place_variable(p, &s, line);
-    int number = new_symbol(p, v->name, s);
+    int number = parse_new_symbol(p, v->name, s);
+    for (int r = relocations; r < p->module->relocation_count; r++) p->module->relocations[r].symbol = number;
     parse_declare(p, v->name, KEY_NAME,
                   (declaration){.kind = DECLARED_SYMBOL, .type = v->type, .symbol = number, .dynamic = dynamic});
     return number;
@@ -315,13 +361,14 @@ static int finish_variable(parser *p, const variable *v, state_space space, bool
 int parse_variable(parser *p, state_space space, bool is_extern)
 {
     variable v = parse_shape(p, space);
-    int number = finish_variable(p, &v, space, is_extern);
+    bool framed = space == SPACE_PARAM;
+    int number = finish_variable(p, &v, space, is_extern, framed);
     while (parse_accept(p, ',')) { /* .shared .b32 a, b[2]; */
         v.name = p->token;
         if (v.name.kind != TOKEN_WORD) parse_expected(p, v.name, "the name of a variable");
         parse_advance(p);
         parse_dimensions(p, &v);
-        finish_variable(p, &v, space, is_extern);
+        finish_variable(p, &v, space, is_extern, framed);
     }
     parse_require(p, ';', "'=', ',' or ';'");
     return number;
@@ -330,25 +377,56 @@ int parse_variable(parser *p, state_space space, bool is_extern)
 void parse_parameter(parser *p)
 {
     variable v = parse_shape(p, SPACE_PARAM);
-    finish_variable(p, &v, SPACE_PARAM, false);
+    finish_variable(p, &v, SPACE_PARAM, false, false);
+}
+
+/* A .reg formal has a place in the frame too, from which it is read when the function is entered. */
+static formal parse_register_formal(parser *p, bool is_named)
+{
+    formal f = {.type = parse_type(p), .slot = -1};
+    token name = p->token;
+    if (name.kind != TOKEN_WORD || f.type == TYPE_PRED) parse_expected(p, name, "the name of a register, no predicate");
+    parse_advance(p);
+    f.bytes = (uint32_t)type_bytes(f.type);
+    if (!is_named) return f;
+    symbol s = {.space = SPACE_PARAM, .framed = true, .bytes = f.bytes, .alignment = f.bytes};
+    place_variable(p, &s, name.line);
+    f.offset = s.offset;
+    f.slot = take_slots(p, f.type, 1, name.line);
+    parse_declare(p, name, KEY_NAME,
+                  (declaration){.kind = DECLARED_REGISTER, .type = f.type, .slot = f.slot, .count = 1, .symbol = -1});
+    return f;
+}
+
+formal parse_formal(parser *p, bool is_register, bool is_named)
+{
+    if (is_register) return parse_register_formal(p, is_named);
+    variable v = parse_shape(p, SPACE_PARAM);
+    formal f = {.type = v.type, .slot = -1};
+    uint64_t bytes = v.count * (uint64_t)(type_bytes(v.type) * v.elements);
+    if (bytes == 0 || bytes > PARAMETER_BYTES_MAX)
+        parse_fail(p, v.name.line, EMULATOR_RESOURCE, "a parameter of %llu bytes: 1 to %d are possible",
+                   (unsigned long long)bytes, PARAMETER_BYTES_MAX);
+    f.bytes = (uint32_t)bytes;
+    if (is_named) {
+        int number = finish_variable(p, &v, SPACE_PARAM, false, true); /* may move the symbols */
+        f.offset = p->module->symbols[number].offset;
+    }
+    return f;
 }
 
 int parse_use_symbol(parser *p, const declaration *d)
 {
-    state_space space = p->module->symbols[d->symbol].space;
-    if (space == SPACE_GLOBAL || space == SPACE_CONST)
-        parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM,
-                   "'%.*s': the machine has no variables in .global and .const",
-                   (int)(p->token.length < 60 ? p->token.length : 60), p->token.text);
+    entry *e = p->entry;
     if (!d->dynamic) return d->symbol;
-    for (int i = 0; i < p->dynamic_count; i++)
-        if (p->dynamic_from[i] == d->symbol) return p->dynamic_to[i];
-    if (p->dynamic_count == DYNAMIC_MAX)
+    for (int i = 0; i < e->dynamic_count; i++)
+        if (e->dynamic_from[i] == d->symbol) return e->dynamic_to[i];
+    if (e->dynamic_count == DYNAMIC_MAX)
         parse_fail(p, p->token.line, EMULATOR_RESOURCE, "more than %d .extern .shared variables in one entry",
                    DYNAMIC_MAX);
     symbol s = p->module->symbols[d->symbol];
     token name = {.text = s.name, .length = strlen(s.name)};
-    p->dynamic_from[p->dynamic_count] = d->symbol;
-    p->dynamic_to[p->dynamic_count] = new_symbol(p, name, s);
-    return p->dynamic_to[p->dynamic_count++];
+    e->dynamic_from[e->dynamic_count] = d->symbol;
+    e->dynamic_to[e->dynamic_count] = parse_new_symbol(p, name, s);
+    return e->dynamic_to[e->dynamic_count++];
 }

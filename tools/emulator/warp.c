@@ -6,6 +6,7 @@
 
 #include "exec.h"
 #include "flow.h"
+#include "variables.h"
 
 /* ---- Life ---- */
 
@@ -21,9 +22,10 @@ bool warp_create(warp *w, machine *m, int index)
     w->predicate_defined = calloc(predicates, sizeof *w->predicate_defined);
     w->written = calloc(slots, sizeof *w->written);
     w->pending = calloc(slots, sizeof *w->pending);
-    w->local = calloc((size_t)e->local_bytes * LANES + 1, 1);
+    w->local = calloc((size_t)m->local_bytes * LANES + 1, 1);
+    w->local_defined = calloc((size_t)m->local_bytes * LANES + 1, 1);
     return w->slot && w->slot_defined && w->predicate && w->predicate_defined && w->written && w->pending && w->local &&
-           flow_create(w);
+           w->local_defined && flow_create(w);
 }
 
 void warp_reset(warp *w)
@@ -34,10 +36,8 @@ void warp_reset(warp *w)
     memset(w->predicate_defined, 0, (size_t)e->predicates * sizeof *w->predicate_defined);
     memset(w->written, 0, (size_t)e->slots * sizeof *w->written);
     memset(w->pending, 0, (size_t)e->slots * sizeof *w->pending);
-    int *log = w->flow->collective_log, capacity = w->flow->log_capacity;
-    memset(w->flow, 0, sizeof *w->flow);
-    w->flow->collective_log = log;
-    w->flow->log_capacity = capacity;
+    memset(w->local_defined, 0, (size_t)m->local_bytes * LANES);
+    flow_reset(w);
     uint32_t lanes = m->threads - (uint32_t)w->index * LANES;
     w->alive = w->group = lanes >= LANES ? UINT32_MAX : (UINT32_C(1) << lanes) - 1;
     w->active = w->alive;
@@ -63,6 +63,7 @@ void warp_destroy(warp *w)
     free(w->written);
     free(w->pending);
     free(w->local);
+    free(w->local_defined);
 }
 
 /* ---- Operands ---- */
@@ -153,14 +154,14 @@ static uint64_t special_value(const warp *w, special_register s, int lane)
     }
 }
 
-/* The module's own variables have no memory here. */
+/* What is in a frame lies where the frame of the executing lanes begins; all of them are in one. */
 static uint64_t symbol_address(const warp *w, int number)
 {
     const symbol *s = &w->m->module->symbols[number];
-    if (s->space == SPACE_GLOBAL || s->space == SPACE_CONST)
-        machine_fault(w->m, w, w->at, EMULATOR_UNKNOWN_FORM,
-                      "%s uses the variable %s: variables in .global and .const are parsed, not executed",
-                      w->at->opcode, s->name);
+    if (s->space == SPACE_LOCAL || s->framed)
+        return s->offset + w->flow->frames[w->flow->frame_of[__builtin_ctz(w->active)]].local_base;
+    if (s->space == SPACE_GLOBAL || s->space == SPACE_CONST || s->space == SPACE_CODE)
+        return variables_address(w->m->variables, number);
     return s->offset;
 }
 
@@ -421,7 +422,7 @@ static void step(warp *w)
     if (w->flow->regather) {
         w->flow->regather = false;
         w->again = true;
-    } else if (w->group && !(f->flags & (FORM_BRANCH | FORM_EXIT))) {
+    } else if (w->group && !(f->flags & (FORM_BRANCH | FORM_EXIT | FORM_CALL))) {
         w->next++;
     }
     if (w->state == WARP_DONE) check_exit(w);
