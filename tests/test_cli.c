@@ -73,6 +73,9 @@ static void wrong_usage_exits_with_2_and_writes_nothing(void **state)
         {"run " SPEC " --input /nowhere/x", "cannot read /nowhere/x"},
         {"run " SPEC " --input " INPUT, "takes a spec with d64 and h3"},
         {"bench " SPEC "-", "empty field"},
+        {"run " SPEC " --batch 65535 --context 67108864", "are more than 2147483647 tokens together"},
+        {"run " SPEC " --batch 100 --context ragged:67108864", "are more than 2147483647 tokens together"},
+        {"bench --batch 65535 --context 16777216", "take more than 2147483647 pages"},
         {"bench --batch 3", "--batch and --context go together"},
         {"bench --repeats 5", "from 30"},
     };

@@ -23,7 +23,7 @@ typedef struct shape {
     int batch, context;
 } shape;
 
-enum { K = 1024, SHAPES_MAX = 12 };
+enum { K = 1024, SHAPES_MAX = 12, PAGE_TOKENS_LEAST = 64 };
 
 typedef struct shape_list {
     int count;
@@ -261,6 +261,12 @@ static bool choose_shapes(const command *self, const bench_arguments *args, shap
     *out = grids[args->grid];
     if ((args->batch > 0) != (args->context > 0)) {
         tool_fail(self, TOOL_USAGE, "--batch and --context go together");
+        return false;
+    }
+    int64_t tokens = args->batch * args->context * (args->ragged ? 2 : 1); /* at most */
+    if (tokens > (int64_t)INT32_MAX * PAGE_TOKENS_LEAST) {                 /* page numbers have 32 bits */
+        tool_fail(self, TOOL_USAGE, "--batch %lld and --context %lld take more than %d pages", (long long)args->batch,
+                  (long long)args->context, INT32_MAX);
         return false;
     }
     if (args->batch > 0) *out = (shape_list){1, {{(int)args->batch, (int)args->context}}};

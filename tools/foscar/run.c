@@ -71,6 +71,11 @@ static bool make_lengths(const session *s, const config *cfg, int32_t *lengths)
                   (int)LENGTH_MAX);
         return false;
     }
+    if (most > 0 && s->args->batch > INT32_MAX / most) { /* page tables and appends count in 32 bits */
+        tool_fail(s->self, TOOL_USAGE, "--batch %lld and --context %s are more than %d tokens together",
+                  (long long)s->args->batch, text, INT32_MAX);
+        return false;
+    }
     const int32_t edges[] = {0, (int32_t)most, 1, cfg->page_tokens - 1, cfg->page_tokens, cfg->page_tokens + 1, 257};
     for (int64_t b = 0; b < s->args->batch; b++) {
         bool edge = b < (int64_t)(sizeof edges / sizeof *edges) && edges[b] <= most;
