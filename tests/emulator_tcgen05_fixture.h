@@ -114,7 +114,7 @@ static void write_kernel(text_buffer *t, const product *p)
 /* ---- Its operands ---- */
 
 typedef struct operands {
-    uint16_t a[128 * 64], b[N_MAX * 64]; /* codes [rows][k] */
+    uint32_t a[128 * 64], b[N_MAX * 64]; /* codes [rows][k] */
     uint8_t a_scale[128 * 4], b_scale[N_MAX * 4];
     uint8_t image[IMAGE_BYTES];
     uint32_t tmem_a[8 * 128], scales[6 * 32], d[N_MAX * 128], out[N_MAX * 128]; /* [column][lane] */
@@ -124,7 +124,7 @@ typedef struct operands {
 
 /* Writes element x of a row of 32 bytes: 4 and 6 bits are packed into the low end of 16 bytes for 16 elements, or
  * densely. */
-static void put(uint8_t row[32], const product *p, mma_type type, int x, uint16_t code)
+static void put(uint8_t row[32], const product *p, mma_type type, int x, uint32_t code)
 {
     int bits = type == MMA_F16 || type == MMA_BF16    ? 16
                : type == MMA_E2M1                     ? 4
@@ -155,7 +155,7 @@ static uint64_t descriptor(layout l, uint32_t start)
     return start >> 4 | (uint64_t)(l == PLAIN ? 128 >> 4 : 1) << 16 | stride[l] >> 4 << 32 | 1ull << 46 | mode[l] << 61;
 }
 
-static void place(operands *o, const product *p, mma_type type, const uint16_t *codes, int rows, size_t at)
+static void place(operands *o, const product *p, mma_type type, const uint32_t *codes, int rows, size_t at)
 {
     for (int r = 0; r < rows; r++) {
         uint8_t row[32] = {0};
@@ -265,7 +265,7 @@ static void check_product(operands *o, const product *p)
         for (int i = 0; i < p->n * 32; i++) b[i] = (uint8_t)o->b[i];
         mma_integer(p->m, p->n, p->k, p->a, a, p->b, b, integers, false);
     } else {
-        static uint16_t codes[N_MAX * 64];
+        static uint32_t codes[N_MAX * 64];
         uint16_t sign = p->b == MMA_F16 || p->b == MMA_BF16    ? 0x8000
                         : p->b == MMA_E2M1                     ? 8
                         : p->b == MMA_E2M3 || p->b == MMA_E3M2 ? 0x20

@@ -185,6 +185,21 @@ static void local_memory_and_alloca(void **state)
     }
 }
 
+/* ---- What is refused ---- */
+
+static void textures_are_refused_with_their_line(void **state)
+{
+    (void)state;
+    size_t length;
+    emulator_error error;
+    char *text = read_kernel("textures", &length);
+    assert_null(emulator_module_parse(text, length, "textures", &error));
+    assert_int_equal(error.fault, EMULATOR_UNKNOWN_FORM);
+    assert_int_equal(error.line, line_of(text, "tex.2d", 0));
+    assert_non_null(strstr(error.message, "no textures and surfaces"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +210,7 @@ int main(void)
         cmocka_unit_test(kernels_have_a_heap),
         cmocka_unit_test(variables_begin_as_their_initialisers_say),
         cmocka_unit_test(local_memory_and_alloca),
+        cmocka_unit_test(textures_are_refused_with_their_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static double scale_of(const mma_float_form *f, const uint8_t *scale, int i)
     return f->scale == MMA_SCALE_NONE ? 1 : (double)mma_widen_scale(f->scale, scale[i / f->block]);
 }
 
-static float model_sum(const mma_float_form *f, int k, const uint16_t *a, const uint16_t *b, const uint8_t *sa,
+static float model_sum(const mma_float_form *f, int k, const uint32_t *a, const uint32_t *b, const uint8_t *sa,
                        const uint8_t *sb, float c)
 {
     bool hopper8 = f->model == MMA_HOPPER && f->a != MMA_F16 && f->a != MMA_BF16, packed = k == 64;
@@ -216,7 +216,7 @@ static uint16_t random_code(mma_type type, int spread)
 static void check_floats(mma_float_form f, int k, int spread)
 {
     enum { M = 5, N = 19 };
-    uint16_t a[M * 64], b[N * 64];
+    uint32_t a[M * 64], b[N * 64];
     uint8_t sa[M * 4], sb[N * 4];
     float d[M * N], c[M * N];
     for (int i = 0; i < M * k; i++) a[i] = random_code(f.a, spread);
@@ -282,7 +282,7 @@ static void float_products_are_summed_as_the_hardware_sums_them(void **unused)
     check_models(MMA_E2M1, MMA_E2M1, 64, MMA_UE4M3, 16);
 }
 
-static float one_sum(mma_model model, mma_type type, int k, const uint16_t *a, const uint16_t *b, float c)
+static float one_sum(mma_model model, mma_type type, int k, const uint32_t *a, const uint32_t *b, float c)
 {
     mma_float_form f = {model, type, type, false, MMA_SCALE_NONE, 0};
     mma_float(&f, 1, 1, k, a, b, NULL, NULL, &c);
@@ -292,18 +292,18 @@ static float one_sum(mma_model model, mma_type type, int k, const uint16_t *a, c
 static void hopper_sums_of_fp8_lose_what_lies_13_bits_below_the_largest(void **unused)
 {
     (void)unused;
-    uint16_t a[32] = {0x38 /* 1 */}, b[32] = {0x38};
+    uint32_t a[32] = {0x38 /* 1 */}, b[32] = {0x38};
     assert_true(one_sum(MMA_HOPPER, MMA_E4M3, 32, a, b, 0x1p-13f) == 1 + 0x1p-13f);
     assert_true(one_sum(MMA_HOPPER, MMA_E4M3, 32, a, b, 0x1p-14f) == 1);
     assert_true(one_sum(MMA_BLACKWELL, MMA_E4M3, 32, a, b, 0x1p-14f) == 1 + 0x1p-14f);
-    uint16_t minus[32] = {0xb8}; /* towards zero, on either side of it */
+    uint32_t minus[32] = {0xb8}; /* towards zero, on either side of it */
     assert_true(one_sum(MMA_HOPPER, MMA_E4M3, 32, minus, b, -0x1.8p-13f) == -1 - 0x1p-13f);
 }
 
 static void nan_and_infinity_come_out_as_the_hardware_writes_them(void **unused)
 {
     (void)unused;
-    uint16_t one[16] = {0x3c00}, infinite[16] = {0x7c00}, zero[16] = {0}, nan[16] = {0xfe00};
+    uint32_t one[16] = {0x3c00}, infinite[16] = {0x7c00}, zero[16] = {0}, nan[16] = {0xfe00};
     for (int model = MMA_HOPPER; model <= MMA_BLACKWELL; model++) {
         assert_true(one_sum((mma_model)model, MMA_F16, 16, one, infinite, 5) == INFINITY);
         float sums[] = {one_sum((mma_model)model, MMA_F16, 16, zero, infinite, 5),

@@ -71,7 +71,7 @@ static void write_kernel(text_buffer *t, const product *p)
 /* ---- Its operands ---- */
 
 typedef struct operands {
-    uint16_t a[ROWS * 32], b[256 * 32]; /* codes [rows][k] */
+    uint32_t a[ROWS * 32], b[256 * 32]; /* codes [rows][k] */
     uint8_t image[IMAGE_BYTES];         /* of shared memory: A at 0, B at B_AT */
     uint32_t fragments[128 * 4], d[128 * 128], out[128 * 128];
     uint64_t a_descriptor, b_descriptor;
@@ -119,7 +119,7 @@ static uint64_t descriptor(layout l, bool transposed, uint32_t start, int step)
     return start >> 4 | (leading >> 4) << 16 | (stride >> 4) << 32 | mode[l] << 62;
 }
 
-static void place(operands *o, const product *p, const uint16_t *codes, int rows, size_t at, bool transposed)
+static void place(operands *o, const product *p, const uint32_t *codes, int rows, size_t at, bool transposed)
 {
     int size = p->k == 16 ? 2 : 1;
     for (int r = 0; r < rows; r++)
@@ -184,7 +184,7 @@ static void check_product(operands *o, const product *p)
                 memcpy(&sums[at], &word, 4);
         }
     if (p->floats) {
-        uint16_t sign = p->k == 16 ? 0x8000 : 0x80, negated[ROWS * 32];
+        uint32_t sign = p->k == 16 ? 0x8000 : 0x80, negated[ROWS * 32];
         for (int i = 0; i < ROWS * p->k; i++) negated[i] = p->negate_a ? o->a[i] ^ sign : o->a[i];
         mma_float_form how = {MMA_HOPPER, p->a, p->b, p->half, MMA_SCALE_NONE, 0};
         mma_float(&how, ROWS, p->n, p->k, negated, o->b, NULL, NULL, sums);

@@ -38,6 +38,10 @@ void builtins_call(warp *w, const instruction *call, const device_function *f);
 
 /* ---- exec_memory.c ---- */
 
+/* Loads or stores bytes of one lane in the instruction's state space, checked and judged as an ordinary access; count is
+ * a power of two, defined [count]. */
+void memory_access(warp *w, const instruction *i, int lane, uint64_t address, void *bytes, uint32_t count, bool *defined,
+                   bool writes);
 /* Copies bytes from a generic address; false: out of bounds. */
 bool warp_peek(const warp *w, int lane, uint64_t address, void *to, uint32_t bytes, bool *defined);
 

@@ -52,7 +52,11 @@ HANDLER(bar_sync) HANDLER(bar_arrive) HANDLER(bar_red) HANDLER(membar) HANDLER(f
 
 /* mbarrier.c */
 HANDLER(mbarrier_init) HANDLER(mbarrier_inval) HANDLER(mbarrier_arrive) HANDLER(mbarrier_arrive_expect_tx) HANDLER(mbarrier_expect_tx)
-HANDLER(mbarrier_try_wait_parity) HANDLER(mbarrier_test_wait_parity)
+HANDLER(mbarrier_try_wait_parity) HANDLER(mbarrier_test_wait_parity) HANDLER(mbarrier_try_wait) HANDLER(mbarrier_test_wait)
+HANDLER(mbarrier_arrive_drop) HANDLER(mbarrier_pending_count)
+
+/* async_copy.c: cp.async of single threads */
+HANDLER(cp_async) HANDLER(cp_async_commit_group) HANDLER(cp_async_wait_group) HANDLER(cp_async_mbarrier_arrive)
 
 /* bulk_copy.c: cp.async.bulk between global and shared memory */
 HANDLER(cp_async_bulk)

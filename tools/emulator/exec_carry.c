@@ -1,4 +1,8 @@
-/* Extended arithmetic: add.cc, subc and the like, which carry through a flag of each lane. */
+/* Extended arithmetic: add.cc, subc and the like, which carry through a flag of each lane.
+ *
+ * A difference is a + ~b + 1, and the flag its carry: 1 if nothing was borrowed. The ISA calls the flag of sub.cc a
+ * borrow, and for subc after sub.cc the two are the same; but nvcc's 128-bit division reads it by addc, and only the
+ * carry makes that right. */
 #include "scalar.h"
 
 __extension__ typedef unsigned __int128 uint128;
@@ -33,10 +37,12 @@ static void sum(warp *w, const instruction *i, bool takes, bool subtracts)
     uint32_t defined[3], out = 0;
     const uint64_t *a = read_lanes64(w, &i->operand[1], type, &room[0], &defined[0]);
     const uint64_t *b = read_lanes64(w, &i->operand[2], type, &room[1], &defined[1]);
-    const uint32_t in = carry_in(w, takes, &defined[2]);
+    const uint32_t in = takes ? carry_in(w, true, &defined[2]) : subtracts ? UINT32_MAX : 0;
+    const uint64_t mask = UINT64_MAX >> (64 - width);
+    if (!takes) defined[2] = UINT32_MAX;
     for (int l = 0; l < LANES; l++) {
-        const uint128 second = (uint128)b[l] + (in >> l & 1), x = a[l];
-        const uint128 v = subtracts ? x - second : x + second;
+        const uint128 second = (subtracts ? ~b[l] : b[l]) & mask;
+        const uint128 v = (uint128)a[l] + second + (in >> l & 1);
         d.v[l] = (uint64_t)v;
         if (v >> width & 1) out |= lane_bits[l];
     }

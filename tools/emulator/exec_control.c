@@ -25,7 +25,11 @@ void exec_bar_warp_sync(warp *w, const instruction *i)
     lanes32 room;
     uint32_t defined;
     const uint32_t *members = warp_read32(w, &i->operand[0], &room, &defined);
-    flow_meet(w, members[__builtin_ctz(w->active)]);
+    uint32_t mine = members[__builtin_ctz(w->active)], same = 0;
+    for (int l = 0; l < LANES; l++)
+        if (w->active >> l & 1 && members[l] == mine) same |= UINT32_C(1) << l;
+    if (same != w->active) flow_set_apart(w, same);
+    flow_meet(w, mine);
 }
 
 /* ---- Registers ---- */

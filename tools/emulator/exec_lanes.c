@@ -1,13 +1,25 @@
 /* Instructions between the lanes of a warp. Once gathered, the active lanes are those of the member mask. */
 #include <math.h>
 
+#include "flow.h"
 #include "numbers.h"
 #include "scalar.h"
 
-/* False: lanes of the member mask are still on their way, and the instruction is executed again when they have come. */
+/* False: lanes of the member mask are still on their way, and the instruction is executed again when they have come.
+ * Lanes with another mask have the instruction to themselves, after this. */
 static bool gather(warp *w, const operand *mask)
 {
-    return warp_gather(w, (uint32_t)warp_uniform(w, mask, "the member mask"));
+    lanes32 room;
+    uint32_t defined, same = 0;
+    const uint32_t *members = warp_read32(w, mask, &room, &defined);
+    const int first = __builtin_ctz(w->active);
+    if (w->active & ~defined)
+        machine_fault(w->m, w, w->at, EMULATOR_UNDEFINED, "the member mask is undefined in lanes %08x",
+                      w->active & ~defined);
+    for (int l = first; l < LANES; l++)
+        if (members[l] == members[first]) same |= lane_bits[l];
+    if (w->active & ~same) flow_set_apart(w, w->active & same);
+    return warp_gather(w, members[first]);
 }
 
 /* ---- shfl.sync d|p, a, b, c, mask ---- */

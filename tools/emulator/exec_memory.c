@@ -381,6 +381,27 @@ void exec_st(warp *w, const instruction *i)
     }
 }
 
+/* ---- For matrices and copies: some bytes of one lane ---- */
+
+void memory_access(warp *w, const instruction *i, int lane, uint64_t address, void *bytes, uint32_t count, bool *defined,
+                   bool writes)
+{
+    const place p = locate(w, i, lane, address, count);
+    accessor a = accessor_of(w, i, lane, false);
+    if (p.space == SPACE_SHARED) (writes ? shadow_write : shadow_read)(w->m, &a, p.offset, count);
+    if (!writes) {
+        memcpy(bytes, p.host, count);
+        for (uint32_t b = 0; b < count; b++) defined[b] = is_defined(w, &p, b, 1);
+        return;
+    }
+    check_writable(w, i, lane, &p);
+    for (uint32_t b = 0; b < count; b++) {
+        if (!defined[b] && p.space == SPACE_GLOBAL) undefined_output(w, i, lane, address);
+        set_defined(w, &p, b, 1, defined[b]);
+    }
+    memcpy(p.host, bytes, count);
+}
+
 /* ---- Atomics ---- */
 
 /* On global memory subnormals are flushed, on shared memory they are kept. */

@@ -330,6 +330,14 @@ static void leave_guarded_off(warp *w)
     w->group = w->active;
 }
 
+void flow_set_apart(warp *w, uint32_t lanes)
+{
+    if (w->group == w->alive) w->flow->join_count = 0; /* of lanes that have exited since */
+    for (uint32_t others = w->group & ~lanes; others; others &= others - 1)
+        w->pc[first_lane(others)] = w->active >> first_lane(others) & 1 ? w->next : w->next + 1;
+    w->group = w->active = lanes;
+}
+
 bool warp_gather(warp *w, uint32_t members)
 {
     warp_flow *f = w->flow;

@@ -71,6 +71,8 @@ void flow_call(warp *w, uint32_t lanes, uint32_t later, int target);
 void flow_return(warp *w, int at, uint32_t lanes);
 /* Takes the executing group out: it waits until ready, or for members. */
 void flow_park(warp *w, bool (*ready)(warp *w), uint32_t members);
+/* Only these of the active lanes execute the instruction now; the others come to it again. */
+void flow_set_apart(warp *w, uint32_t lanes);
 /* bar.warp.sync: as warp_gather, but the members may come by different instructions, and go on from there by
  * themselves. */
 bool flow_meet(warp *w, uint32_t members);
@@ -92,6 +94,9 @@ void schedule_seed(machine *m, uint64_t seed);
 /* Something may have made a named barrier complete: a warp has gone. */
 void named_barriers_warp_done(machine *m);
 void mbarriers_block_end(machine *m);
+/* cp.async: lands what is in flight; forgets a warp's copies. */
+void async_copies_drain(machine *m);
+void async_copies_reset(warp *w);
 _Noreturn void machine_deadlock(machine *m);
 /* After an op has run to its end: takes it out of flight and frees it. */
 void async_remove(machine *m, async_op *op);

@@ -1,4 +1,5 @@
 /* Forms: chooses the row of forms.def whose operand classes fit, checks types and target, and converts the operands. */
+#include "matrix_fragment.h"
 #include "parse.h"
 
 #include <stdio.h>
@@ -48,6 +49,12 @@ static int tensor_registers(const modifiers *m)
 {
     int each = m->n == 128 ? 2 : m->n == 256 ? 4 : 1;
     return each * m->k;
+}
+
+/* The type of the registers that hold elements of a type: 32 bits, whatever is packed in them, except for f64. */
+static emulator_type fragment_register(emulator_type type)
+{
+    return type == TYPE_F64 || type == TYPE_F32 || type == TYPE_S32 ? type : TYPE_B32;
 }
 
 static const char *read_type(const char *c, emulator_type *type)
@@ -103,6 +110,10 @@ static bool next_place(const char **classes, const modifiers *m, place *out)
             } else if (*c == 'T') {
                 out->vector = PLACE_TENSOR_SHAPE;
                 out->count = tensor_registers(m);
+            } else if (strchr("ABCabc", *c) && *c) {
+                out->vector = PLACE_TENSOR_SHAPE;
+                out->count = fragment_of(m, *c, out->type).registers;
+                out->type = fragment_register(out->type);
             } else if (*c == '2' || *c == '4') {
                 out->vector = PLACE_COUNTED;
                 out->count = *c - '0';

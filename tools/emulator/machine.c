@@ -204,6 +204,7 @@ static void block_start(machine *m)
 
 static void block_end(machine *m)
 {
+    async_copies_drain(m);
     tensor_block_end(m);
     for (const async_op *op = m->in_flight; op; op = op->next)
         if (op->queue == ASYNC_COPIES)
@@ -216,8 +217,12 @@ static void block_end(machine *m)
 static void block_finish(machine *m)
 {
     while (m->in_flight) async_remove(m, m->in_flight);
-    for (uint32_t w = 0; w < m->warps; w++)
-        if (m->warp[w].m) tensor_warp_finish(&m->warp[w]);
+    for (uint32_t w = 0; w < m->warps; w++) {
+        if (m->warp[w].m) {
+            tensor_warp_finish(&m->warp[w]);
+            async_copies_reset(&m->warp[w]);
+        }
+    }
     tensor_block_finish(m);
     shadow_destroy(m->shadow);
     m->shadow = NULL;
@@ -289,6 +294,7 @@ static void destroy_machine(machine *m)
     free(m->mbarrier_slot);
     free(m->parameters);
     free(m->print_room);
+    free(m->product_room);
     if (!m->config->variables) emulator_variables_destroy(m->variables);
     free(m);
 }

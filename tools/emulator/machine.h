@@ -7,6 +7,7 @@
  *   warp w             its own program order; ticks when it releases something
  *   async pipe of w    the matrix products (wgmma, tcgen05) that w issued, in order; w acquires it by wait_group, wait::ld, wait::st
  *   bulk stores of w   the copies from shared to global memory that w committed; w acquires them by cp.async.bulk.wait_group
+ *   cp.async of w      its copies of single threads, by number; w acquires them by cp.async.wait_group
  *   mbarrier slot b    the copies that complete on b: time = number of its phase + 1; whoever observes that phase acquires it
  * A thread-level detail that matters, which lane of a warp wrote and fenced, is kept by lane in the shadow (shadow.h). */
 #ifndef FOSCAR_EMULATOR_MACHINE_H
@@ -25,7 +26,7 @@
 #define GENERIC_WINDOW_BYTES UINT64_C(0x0000000100000000)
 
 enum { CODE_STEP = 16, HEAP_BYTES = 8 << 20 /* of malloc in kernels */ };
-enum { LANES = 32, WARPS_MAX = 32, MBARRIERS_MAX = 128, NAMED_BARRIERS = 16, CLOCKS = 3 * WARPS_MAX + MBARRIERS_MAX };
+enum { LANES = 32, WARPS_MAX = 32, MBARRIERS_MAX = 128, NAMED_BARRIERS = 16, CLOCKS = 4 * WARPS_MAX + MBARRIERS_MAX };
 
 typedef struct vector_clock { uint32_t time[CLOCKS]; } vector_clock;
 
@@ -69,6 +70,7 @@ struct warp {
     bool (*ready)(warp *w);    /* of a blocked warp: can it go on? Called with `at` and `active` as they were */
     uint64_t waits_for[2];     /* for the handler and its `ready`: as set before warp_block, restored before `ready` and before the next try */
     void *tensor;              /* wgmma's and tcgen05's own state, tensor.h */
+    struct async_copies *copies; /* cp.async of its threads; NULL: none yet */
     bool issues_copies, issues_products; /* seen so far, for the starving schedules */
     int priority;
 };
@@ -158,6 +160,7 @@ struct machine {
     emulator_variables *variables;
     char *print_room;           /* of printf; NULL: not used yet */
     uint64_t heap_used;
+    void *product_room;         /* of mma.sync; NULL: not used yet */
     uint8_t *shared;            /* [shared_bytes] */
     uint32_t shared_bytes;
     struct shadow *shadow;      /* of shared memory, shadow.h */
@@ -192,7 +195,8 @@ async_op *async_issue(warp *w, int queue, void (*run)(machine *m, async_op *op),
 static inline int clock_of_warp(int w) { return w; }
 static inline int clock_of_pipe(int w) { return WARPS_MAX + w; }
 static inline int clock_of_bulk_stores(int w) { return 2 * WARPS_MAX + w; }
-static inline int clock_of_mbarrier(int slot) { return 3 * WARPS_MAX + slot; }
+static inline int clock_of_async_copies(int w) { return 3 * WARPS_MAX + w; }
+static inline int clock_of_mbarrier(int slot) { return 4 * WARPS_MAX + slot; }
 void clock_join(vector_clock *to, const vector_clock *from);
 void warp_release(warp *w, vector_clock *to);         /* joins w's clock (and what it has fenced) into *to, then ticks */
 void warp_acquire(warp *w, const vector_clock *from); /* joins */

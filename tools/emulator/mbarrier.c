@@ -167,7 +167,8 @@ void mbarrier_complete_bytes(machine *m, const async_op *op, mbarrier *b, int64_
     complete_phase(m, b);
 }
 
-static void arrive_lanes(warp *w, const instruction *i, bool expect)
+/* A state is the phase, and the arrivals that it waited for before the one that gave the state. */
+static void arrive_lanes(warp *w, const instruction *i, bool expect, bool drops)
 {
     machine *m = w->m;
     uint64_t address[LANES], state[LANES] = {0};
@@ -182,21 +183,41 @@ static void arrive_lanes(warp *w, const instruction *i, bool expect)
     for (int l = 0; l < LANES; l++) {
         if (!(w->active >> l & 1)) continue;
         mbarrier *b = mbarrier_at(m, w, i, address[l]);
-        state[l] = b->phase;
+        state[l] = b->phase | (uint64_t)(uint32_t)b->pending << 32;
         if (expect) expect_bytes(m, w, i, b, value[l]);
-        mbarrier_arrive(m, w, i, b, expect || plain ? 1 : (int)value[l], &clock);
+        int arrivals = expect || plain ? 1 : (int)value[l];
+        if (drops && (uint32_t)arrivals > b->expected)
+            machine_fault(m, w, i, EMULATOR_BARRIER_COUNT, "%d arrivals dropped of the %u of the mbarrier at 0x%x",
+                          arrivals, b->expected, b->address);
+        if (drops) b->expected -= (uint32_t)arrivals; /* of the next phase */
+        mbarrier_arrive(m, w, i, b, arrivals, &clock);
     }
     if (i->operand[0].kind == OPERAND_REGISTER) warp_write64(w, &i->operand[0], state, UINT32_MAX);
 }
 
 void exec_mbarrier_arrive(warp *w, const instruction *i)
 {
-    arrive_lanes(w, i, false);
+    arrive_lanes(w, i, false, false);
+}
+
+void exec_mbarrier_arrive_drop(warp *w, const instruction *i)
+{
+    arrive_lanes(w, i, false, true);
+}
+
+void exec_mbarrier_pending_count(warp *w, const instruction *i)
+{
+    lanes64 room;
+    lanes32 d;
+    uint32_t defined;
+    const uint64_t *state = warp_read64(w, &i->operand[1], &room, &defined);
+    for (int l = 0; l < LANES; l++) d.v[l] = (uint32_t)(state[l] >> 32);
+    warp_write32(w, &i->operand[0], d.v, defined);
 }
 
 void exec_mbarrier_arrive_expect_tx(warp *w, const instruction *i)
 {
-    arrive_lanes(w, i, true);
+    arrive_lanes(w, i, true, false);
 }
 
 void exec_mbarrier_expect_tx(warp *w, const instruction *i)
@@ -263,14 +284,37 @@ static bool may_time_out(const machine *m)
     return s != EMULATOR_SCHEDULE_ROUND_ROBIN && s != EMULATOR_SCHEDULE_ASYNC_EARLY;
 }
 
-static void wait_parity(warp *w, const instruction *i, bool suspends)
+/* The phases of the states that lanes wait for must be the current ones, or those just over. */
+static void check_states(warp *w, const instruction *i, const uint64_t address[LANES], const uint32_t *phase)
+{
+    machine *m = w->m;
+    for (int l = 0; l < LANES; l++) {
+        if (!(w->active >> l & 1)) continue;
+        const mbarrier *b = mbarrier_at(m, w, i, address[l]);
+        if (phase[l] == b->phase || phase[l] + 1 == b->phase) continue;
+        machine_fault(m, w, i, EMULATOR_BARRIER_PHASE,
+                      "lane %d waits at the mbarrier at 0x%x with the state of phase %d, and its phase is %u", l,
+                      b->address, (int)(phase[l] - b->first_phase), number(b, b->phase));
+    }
+}
+
+/* For a parity, or with_state for the phase of the state that an arrival gave. */
+static void wait_parity(warp *w, const instruction *i, bool suspends, bool with_state)
 {
     machine *m = w->m;
     uint64_t address[LANES];
     lanes32 room;
+    lanes64 wide;
     uint32_t defined, done = 0;
     warp_addresses(w, &i->operand[1], address);
-    const uint32_t *parity = warp_read32(w, &i->operand[2], &room, &defined);
+    const uint32_t *parity = room.v;
+    if (with_state) {
+        const uint64_t *state = warp_read64(w, &i->operand[2], &wide, &defined);
+        for (int l = 0; l < LANES; l++) room.v[l] = (uint32_t)state[l];
+        check_states(w, i, address, parity);
+    } else {
+        parity = warp_read32(w, &i->operand[2], &room, &defined);
+    }
     if (w->again && suspends) resume(w, i);
     bool same = true;
     int first = __builtin_ctz(w->active);
@@ -297,12 +341,22 @@ static void wait_parity(warp *w, const instruction *i, bool suspends)
 
 void exec_mbarrier_try_wait_parity(warp *w, const instruction *i)
 {
-    wait_parity(w, i, true);
+    wait_parity(w, i, true, false);
 }
 
 void exec_mbarrier_test_wait_parity(warp *w, const instruction *i)
 {
-    wait_parity(w, i, false);
+    wait_parity(w, i, false, false);
+}
+
+void exec_mbarrier_try_wait(warp *w, const instruction *i)
+{
+    wait_parity(w, i, true, true);
+}
+
+void exec_mbarrier_test_wait(warp *w, const instruction *i)
+{
+    wait_parity(w, i, false, true);
 }
 
 /* ---- Reports ---- */

@@ -63,9 +63,9 @@ typedef struct float_format {
 } float_format;
 
 static const float_format formats[] = {
-    [MMA_F16] = {5, 10, 15, true, false}, [MMA_BF16] = {8, 7, 127, true, false}, [MMA_E4M3] = {4, 3, 7, false, true},
-    [MMA_E5M2] = {5, 2, 15, true, false}, [MMA_E2M3] = {2, 3, 1, false, false},  [MMA_E3M2] = {3, 2, 3, false, false},
-    [MMA_E2M1] = {2, 1, 1, false, false},
+    [MMA_F16] = {5, 10, 15, true, false}, [MMA_BF16] = {8, 7, 127, true, false},  [MMA_E4M3] = {4, 3, 7, false, true},
+    [MMA_E5M2] = {5, 2, 15, true, false}, [MMA_E2M3] = {2, 3, 1, false, false},   [MMA_E3M2] = {3, 2, 3, false, false},
+    [MMA_E2M1] = {2, 1, 1, false, false}, [MMA_TF32] = {8, 10, 127, true, false},
 };
 
 /* significand 2^(exponent - fraction bits), the significand with its sign. */
@@ -89,7 +89,7 @@ static parts split(const float_format *f, uint32_t bits)
     return (parts){negative ? -significand : significand, (exponent ? (int)exponent : 1) - f->bias, true};
 }
 
-float mma_widen(mma_type type, uint16_t bits)
+float mma_widen(mma_type type, uint32_t bits)
 {
     if (type == MMA_U8) return (float)(uint8_t)bits;
     if (type == MMA_S8) return (float)(int8_t)bits;
@@ -187,7 +187,7 @@ typedef struct factor_row {
     bool finite;
 } factor_row;
 
-static void split_row(const mma_float_form *how, mma_type type, int k, const uint16_t *bits, const uint8_t *scale,
+static void split_row(const mma_float_form *how, mma_type type, int k, const uint32_t *bits, const uint8_t *scale,
                       factor_row *row)
 {
     row->finite = true;
@@ -248,14 +248,14 @@ static float sum_blocks(const mma_float_form *how, int k, const factor_row *a, c
     return round_sum(sum, largest - FRACTION, r);
 }
 
-static float scaled_element(const mma_float_form *how, mma_type type, const uint16_t *row, const uint8_t *scale, int i)
+static float scaled_element(const mma_float_form *how, mma_type type, const uint32_t *row, const uint8_t *scale, int i)
 {
     float x = mma_widen(type, row[i]);
     return how->scale == MMA_SCALE_NONE ? x : x * mma_widen_scale(how->scale, scale[i / how->block]);
 }
 
 /* Something is NaN or infinite: what IEEE sums make of it, except that NaN is one pattern. */
-static float sum_special(const mma_float_form *how, int k, const uint16_t *a, const uint16_t *b, const uint8_t *a_scale,
+static float sum_special(const mma_float_form *how, int k, const uint32_t *a, const uint32_t *b, const uint8_t *a_scale,
                          const uint8_t *b_scale, float c)
 {
     double sum = c;
@@ -264,7 +264,7 @@ static float sum_special(const mma_float_form *how, int k, const uint16_t *a, co
     return isnan(sum) ? f32_value(0x7fffffff) : (float)sum;
 }
 
-static void mma_float_fast(const mma_float_form *how, int m, int n, int k, const uint16_t *a, const uint16_t *b,
+static void mma_float_fast(const mma_float_form *how, int m, int n, int k, const uint32_t *a, const uint32_t *b,
                            const uint8_t *a_scale, const uint8_t *b_scale, float *d)
 {
     float row[MMA_K_MAX], columns[MMA_K_MAX][MMA_N_MAX];
@@ -280,7 +280,7 @@ static void mma_float_fast(const mma_float_form *how, int m, int n, int k, const
     }
 }
 
-void mma_float(const mma_float_form *how, int m, int n, int k, const uint16_t *a, const uint16_t *b,
+void mma_float(const mma_float_form *how, int m, int n, int k, const uint32_t *a, const uint32_t *b,
                const uint8_t *a_scale, const uint8_t *b_scale, float *d)
 {
     static const uint8_t none[1];
@@ -290,7 +290,7 @@ void mma_float(const mma_float_form *how, int m, int n, int k, const uint16_t *a
         return;
     }
     static const rounding f16 = {10, -14, 15, true}, f32 = {23, -126, 127, false}, e8m13 = {13, -126, 127, false};
-    bool short_sums = how->model == MMA_HOPPER && how->a != MMA_F16 && how->a != MMA_BF16;
+    bool short_sums = how->model == MMA_HOPPER && how->a != MMA_F16 && how->a != MMA_BF16 && how->a != MMA_TF32;
     const rounding *r = how->half ? &f16 : short_sums ? &e8m13 : &f32;
     int blocks = how->scale == MMA_SCALE_NONE ? 0 : k / how->block;
     bool packed = blocks && k == MMA_K_MAX;

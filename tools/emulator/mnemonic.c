@@ -204,6 +204,13 @@ static const struct {
     {NULL, "sc", WORD_SEMANTICS, SEMANTICS_SC},
     {NULL, "volatile", WORD_SEMANTICS, SEMANTICS_VOLATILE},
     {NULL, "L2::cache_hint", WORD_EXTRA, EXTRA_CACHE_HINT},
+    {"cp", "cg", WORD_EXTRA, EXTRA_CG},
+    {"cp", "noinc", WORD_EXTRA, EXTRA_NOINC},
+    {"cp", "wait_all", WORD_NOTHING, 0},
+    {"cp", "mbarrier", WORD_NOTHING, 0},
+    {"mbarrier", "arrive_drop", WORD_NOTHING, 0},
+    {"mbarrier", "noComplete", WORD_NOTHING, 0},
+    {"mbarrier", "pending_count", WORD_NOTHING, 0},
     {NULL, "ca", WORD_NOTHING, 0},
     {NULL, "cg", WORD_NOTHING, 0},
     {NULL, "cs", WORD_NOTHING, 0},
@@ -235,6 +242,18 @@ static const struct {
     {NULL, "ballot", WORD_MODE, MODE_BALLOT},
     {"setmaxnreg", "inc", WORD_MODE, MODE_SETMAXNREG_INC},
     {"setmaxnreg", "dec", WORD_MODE, MODE_SETMAXNREG_DEC},
+    {"mma", "popc", WORD_NOTHING, 0},
+    {"wmma", "popc", WORD_NOTHING, 0},
+    {"wmma", "a", WORD_MODE, MODE_WMMA_A},
+    {"wmma", "b", WORD_MODE, MODE_WMMA_B},
+    {"wmma", "c", WORD_MODE, MODE_WMMA_C},
+    {"wmma", "d", WORD_MODE, MODE_WMMA_D},
+    {"wmma", "load", WORD_NOTHING, 0},
+    {"wmma", "store", WORD_NOTHING, 0},
+    {"wmma", "mma", WORD_NOTHING, 0},
+    {NULL, "row", WORD_NOTHING, 0},
+    {NULL, "col", WORD_EXTRA, EXTRA_COLUMN},
+    {NULL, "trans", WORD_EXTRA, EXTRA_TRANSPOSED},
     {NULL, "add", WORD_MODE, MODE_ADD},
     {NULL, "min", WORD_MODE, MODE_MIN},
     {NULL, "max", WORD_MODE, MODE_MAX},
@@ -457,7 +476,7 @@ static bool read_modifiers(modifiers *m, const char *text, const char **unknown)
         if (!read_word(m, text, first, word, length)) return false;
         word += length;
     }
-    static const char *const generic[] = {"ld", "st", "atom", "red", "prefetch"};
+    static const char *const generic[] = {"ld", "st", "atom", "red", "prefetch", "wmma"};
     for (size_t i = 0; i < sizeof generic / sizeof *generic; i++)
         if (m->space == SPACE_NONE && word_is(text, first, generic[i])) m->space = SPACE_GENERIC;
     return true;

@@ -11,6 +11,7 @@
     TYPE(B8, "b8", 1) TYPE(B16, "b16", 2) TYPE(B32, "b32", 4) TYPE(B64, "b64", 8)                                      \
     TYPE(U8, "u8", 1) TYPE(U16, "u16", 2) TYPE(U32, "u32", 4) TYPE(U64, "u64", 8)                                      \
     TYPE(S8, "s8", 1) TYPE(S16, "s16", 2) TYPE(S32, "s32", 4) TYPE(S64, "s64", 8)                                      \
+    TYPE(S4, "s4", 0) TYPE(U4, "u4", 0) TYPE(B1, "b1", 0)                                                              \
     TYPE(U16X2, "u16x2", 4) TYPE(S16X2, "s16x2", 4)                                                                    \
     TYPE(F16, "f16", 2) TYPE(BF16, "bf16", 2) TYPE(F32, "f32", 4) TYPE(F64, "f64", 8)                                  \
     TYPE(F16X2, "f16x2", 4) TYPE(BF16X2, "bf16x2", 4) TYPE(E4M3X2, "e4m3x2", 2) TYPE(E5M2X2, "e5m2x2", 2)              \
@@ -122,6 +123,7 @@ enum { MODE_SHFL_UP = 1, MODE_SHFL_DOWN, MODE_SHFL_BFLY, MODE_SHFL_IDX };
 enum { MODE_ALL = 1, MODE_ANY, MODE_UNI, MODE_BALLOT }; /* vote, match */
 /* redux, atom, red, bar.red */
 enum { MODE_ADD = 1, MODE_MIN, MODE_MAX, MODE_AND, MODE_OR, MODE_XOR, MODE_EXCH, MODE_CAS, MODE_INC, MODE_DEC, MODE_POPC };
+enum { MODE_WMMA_A = 1, MODE_WMMA_B, MODE_WMMA_C, MODE_WMMA_D }; /* wmma.load, wmma.store */
 enum { MODE_TEST_FINITE = 1, MODE_TEST_INFINITE, MODE_TEST_NUMBER, MODE_TEST_NOTANUMBER, MODE_TEST_NORMAL, MODE_TEST_SUBNORMAL }; /* testp */
 enum { MODE_PRMT_F4E = 1, MODE_PRMT_B4E, MODE_PRMT_RC8, MODE_PRMT_ECL, MODE_PRMT_ECR, MODE_PRMT_RC16 };
 enum { MODE_SHF_LEFT = 1, MODE_SHF_RIGHT };
@@ -148,7 +150,11 @@ enum {
     EXTRA_X2 = 256,           /* tcgen05 shape 16x32bx2 */
     EXTRA_BLOCK_SCALE = 512,  /* tcgen05.mma.block_scale */
     EXTRA_B4X16_P64 = 1024, EXTRA_B6X16_P32 = 2048, /* tcgen05.cp.b8x16.b4x16_p64, .b6x16_p32 */
-    EXTRA_CC = 4096           /* the carry flag is written */
+    EXTRA_CC = 4096,          /* the carry flag is written */
+    EXTRA_TRANSPOSED = 8192,  /* ldmatrix.trans */
+    EXTRA_CG = 32768,         /* cp.async.cg */
+    EXTRA_NOINC = 65536,      /* cp.async.mbarrier.arrive.noinc */
+    EXTRA_COLUMN = 16384      /* wmma.load, wmma.store: column by column */
 };
 
 enum { OPERANDS_MAX = 12 };

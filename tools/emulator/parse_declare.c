@@ -124,7 +124,9 @@ void parse_registers(parser *p)
 {
     if (token_is(p->token, ".v2") || token_is(p->token, ".v4"))
         parse_fail(p, p->token.line, EMULATOR_UNKNOWN_FORM, "registers that are vectors are not known");
+    token type_token = p->token;
     emulator_type type = parse_type(p);
+    if (type_bytes(type) == 0 && type != TYPE_PRED) parse_expected(p, type_token, "a type of registers");
     do {
         token name = p->token;
         if (name.kind != TOKEN_WORD || token_is(name, "_")) parse_expected(p, name, "the name of a register");
@@ -385,7 +387,7 @@ static formal parse_register_formal(parser *p, bool is_named)
 {
     formal f = {.type = parse_type(p), .slot = -1};
     token name = p->token;
-    if (name.kind != TOKEN_WORD || f.type == TYPE_PRED) parse_expected(p, name, "the name of a register, no predicate");
+    if (name.kind != TOKEN_WORD || type_bytes(f.type) == 0) parse_expected(p, name, "the name of a register, no predicate");
     parse_advance(p);
     f.bytes = (uint32_t)type_bytes(f.type);
     if (!is_named) return f;

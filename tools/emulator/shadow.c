@@ -108,8 +108,8 @@ static uint32_t fenced_at(const shadow *s, int w, int lane, uint32_t sequence)
 static bool ordered(const accessor *a, const record *r)
 {
     if (a->atomic && r->atomic) return true;
-    /* Bytes that complete on one mbarrier in one phase have no order. */
-    if (r->component == a->component && r->component < clock_of_mbarrier(0)) return true;
+    /* Copies of one warp by cp.async have no order, nor have bytes that complete on one mbarrier in one phase. */
+    if (r->component == a->component && r->component < clock_of_async_copies(0)) return true;
     return a->clock->time[r->component] >= r->time;
 }
 
@@ -119,8 +119,10 @@ static void describe(const machine *m, int component, int lane, char *text, size
         snprintf(text, size, "warp %d lane %d", component, lane);
     else if (component < clock_of_bulk_stores(0))
         snprintf(text, size, "a matrix product of warp %d", component - clock_of_pipe(0));
-    else if (component < clock_of_mbarrier(0))
+    else if (component < clock_of_async_copies(0))
         snprintf(text, size, "a bulk store of warp %d", component - clock_of_bulk_stores(0));
+    else if (component < clock_of_mbarrier(0))
+        snprintf(text, size, "a cp.async of warp %d", component - clock_of_async_copies(0));
     else
         snprintf(text, size, "a copy that completes on the mbarrier at 0x%x",
                  m->mbarriers[component - clock_of_mbarrier(0)].address);
@@ -140,7 +142,7 @@ static void judge_write_before(machine *m, const accessor *a, const record *r, u
 {
     if (!ordered(a, r)) race(m, a, r, address, writes, true);
     if (r->proxy == PROXY_ASYNC || a->proxy == PROXY_GENERIC) return;
-    int w = r->component;
+    int w = r->component < WARPS_MAX ? r->component : r->component - clock_of_async_copies(0);
     uint32_t fenced = fenced_at(m->shadow, w, r->lane, r->sequence);
     if (fenced && a->clock->time[w] >= fenced) return;
     char one[80];

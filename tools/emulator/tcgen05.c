@@ -64,7 +64,7 @@ static accessor shared_accessor_of_op(machine *m, const async_op *op)
 /* ---- Operands of products ---- */
 
 typedef struct matrix {
-    uint16_t code[MMA_N_MAX * MMA_K_MAX]; /* [rows][k] */
+    uint32_t code[MMA_N_MAX * MMA_K_MAX]; /* [rows][k] */
     uint64_t unknown[MMA_N_MAX],
         counts[MMA_N_MAX];        /* elements of a row that are undefined; that an undefined partner matters to */
     uint8_t scale[MMA_N_MAX * 4]; /* [rows][scales] */
@@ -80,7 +80,7 @@ typedef struct product_room {
     } d;
 } product_room;
 
-/* From rows of 32 bytes to one code in 16 bits each. */
+/* From rows of 32 bytes to codes, each by itself. */
 static void split_elements(const product_room *room, bool known, int rows, int k, element_layout e, uint16_t flip,
                            bool integer, matrix *to)
 {

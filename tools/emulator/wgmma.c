@@ -284,11 +284,11 @@ static mma_type mma_type_of(emulator_type type)
     }
 }
 
-static void widen_elements(mma_type type, bool negated, int rows, const uint8_t *bytes, uint16_t *to)
+static void widen_elements(mma_type type, bool negated, int rows, const uint8_t *bytes, uint32_t *to)
 {
     if (type == MMA_F16 || type == MMA_BF16) {
-        memcpy(to, bytes, (size_t)rows * ROW_BYTES);
-        for (int i = 0; negated && i < rows * ROW_BYTES / 2; i++) to[i] ^= 0x8000;
+        uint32_t sign = negated ? 0x8000 : 0;
+        for (int i = 0; i < rows * ROW_BYTES / 2; i++) to[i] = (uint32_t)(bytes[2 * i] | bytes[2 * i + 1] << 8) ^ sign;
     } else {
         for (int i = 0; i < rows * ROW_BYTES; i++) to[i] = negated ? bytes[i] ^ 0x80 : bytes[i];
     }
@@ -302,7 +302,7 @@ static void multiply(machine *m, const instruction *i, fragments *f)
         mma_integer(ROWS, n, k, a_type, f->a, b_type, f->b, f->d.s32, i->mods.finite);
         return;
     }
-    uint16_t a[ROWS * ROW_BYTES], b[MMA_N_MAX * ROW_BYTES];
+    uint32_t a[ROWS * ROW_BYTES], b[MMA_N_MAX * ROW_BYTES];
     widen_elements(a_type, (int64_t)i->operand[4].bits < 0, ROWS, f->a, a);
     widen_elements(b_type, (int64_t)i->operand[5].bits < 0, n, f->b, b);
     mma_float_form how = {
