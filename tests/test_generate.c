@@ -454,6 +454,8 @@ static bool same_text(const char *path, const char *golden, const char *now)
 static void ptx_equals_the_golden_files(void **state)
 {
     (void)state;
+    const char *wanted = getenv("FOSCAR_TEST_GOLDEN"); /* 0: not compared; for tools/mutate.py, which asks what else sees a change */
+    if (wanted != NULL && strcmp(wanted, "0") == 0) skip();
     DIR *folder = opendir("tests/golden");
     if (folder == NULL) fail_msg("no folder tests/golden here; run the test in the source folder");
     int files = 0, different = 0;
