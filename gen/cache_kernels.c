@@ -52,7 +52,7 @@ static int merge_heads(const config *cfg)
 int cache_kernels_options(const config *cfg, char options[CACHE_OPTIONS_MAX][CACHE_OPTION_MAX])
 {
     page_layout page = fragment_page_layout(cfg);
-    v_fields v = fragment_v_fields(cfg->v.codes, cfg->head_dim);
+    v_fields v = fragment_v_fields(cfg);
     const struct {
         const char *name;
         uint32_t value;
@@ -66,7 +66,6 @@ int cache_kernels_options(const config *cfg, char options[CACHE_OPTIONS_MAX][CAC
                    {"K_METADATA", page.k_metadata},
                    {"V_METADATA", page.v_metadata},
                    {"V_TILES", (uint32_t)v.tiles},
-                   {"V_STEPS", (uint32_t)v.steps},
                    {"V_HALVES", (uint32_t)v.halves},
                    {"PARTIAL_BYTES", decode_partial_bytes(cfg)},
                    {"MERGE_HEADS", (uint32_t)merge_heads(cfg)},

@@ -1,58 +1,65 @@
 /* Fragment maps and the page layout; the formulas are in the header. */
 #include "fragment.h"
 
-code_place fragment_k_place(const encoding *codes, int head_dim, int token, int channel)
+enum { COLUMN = 16 /* channels */, VECTOR_WORDS = 4, SLICE_LANES = 16, WARP_LANES = 32 };
+
+k_layout fragment_k_layout(const config *cfg)
 {
-    int i = token % 4, rr = (token / 4) % 8, h = token / 32;
-    int byte = channel % 4, q = (channel % 16) / 4, kh = (channel % 32) / 16, step = channel / 32;
-    int vector = (i / codes->fields) * (head_dim / 32) + step; /* the four registers of an operand: 16 bytes a lane */
+    k_layout k = {.columns = cfg->head_dim / COLUMN};
+    k.words = 4 / cfg->k.codes->fields * k.columns;
+    k.slice_bytes = (uint32_t)(SLICE_LANES * k.words * 4);
+    return k;
+}
+
+code_place fragment_k_place(const config *cfg, int token, int channel)
+{
+    const encoding *codes = cfg->k.codes;
+    k_layout k = fragment_k_layout(cfg);
+    int i = token % 4, rr = token % SLICE_TOKENS / 4, q = channel % COLUMN / 4;
+    int n = i / codes->fields * k.columns + channel / COLUMN, first = n / VECTOR_WORDS * VECTOR_WORDS;
+    int width = k.words - first < VECTOR_WORDS ? k.words - first : VECTOR_WORDS; /* of the vector, in words */
+    int word = first * SLICE_LANES + (rr * 4 + q) * width + n % VECTOR_WORDS;
     code_place place = {
-        .byte = (uint32_t)(vector * 512 + (rr * 4 + q) * 16 + (kh * 2 + h) * 4 + byte),
-        .shift = (uint32_t)((i % codes->fields) * codes->bits),
+        .byte = (uint32_t)(token / SLICE_TOKENS) * k.slice_bytes + (uint32_t)(word * 4 + channel % 4),
+        .shift = (uint32_t)(i % codes->fields * codes->bits),
     };
     return place;
 }
 
-v_fields fragment_v_fields(const encoding *codes, int head_dim)
+v_fields fragment_v_fields(const config *cfg)
 {
-    int tiles = head_dim / CHANNEL_TILE, left = codes->fields;
-    v_fields f = {.tiles = tiles < left ? tiles : left};
-    left /= f.tiles;
-    f.steps = left < 2 ? left : 2;
-    f.halves = left / f.steps;
-    f.step_bits = f.steps > 1 && codes->bits == 2 ? codes->bits : 0;
-    f.words = tiles * 2 * 4 / codes->fields; /* tiles x steps x registers of a fragment, over the fields of a word */
+    int tiles = (cfg->head_dim + CHANNEL_TILE - 1) / CHANNEL_TILE, left = cfg->v.codes->fields / 2; /* fields beside the row halves */
+    v_fields f = {.chunk_tokens = cfg->page_tokens < CHUNK_TOKENS ? cfg->page_tokens : CHUNK_TOKENS};
+    f.tiles = left > 1 && cfg->head_dim % (2 * CHANNEL_TILE) == 0 ? 2 : 1;
+    f.halves = left / f.tiles;
+    f.groups = tiles / f.tiles;
+    f.words = f.chunk_tokens / SLICE_TOKENS / f.halves;
     return f;
 }
 
-code_place fragment_v_place(const encoding *codes, int head_dim, int token, int channel)
+code_place fragment_v_place(const config *cfg, int token, int channel)
 {
-    v_fields f = fragment_v_fields(codes, head_dim);
+    v_fields f = fragment_v_fields(cfg);
     int mt = channel / 64, w = (channel % 64) / 16, h = (channel % 16) / 8, rr = channel % 8;
-    int byte = token % 4, q = (token % 16) / 4, kh = (token % 32) / 16, ks = token / 32;
-    int field = ks % f.steps + f.steps * (mt % f.tiles + f.tiles * (kh % f.halves));
-    /* word of a lane: (channel tiles left, steps left, halves left, h), the last fastest */
-    int n = (((mt / f.tiles) * (2 / f.steps) + ks / f.steps) * (2 / f.halves) + kh / f.halves) * 2 + h;
-    int vector = f.words < 4 ? f.words : 4; /* words of one load */
-    int lane = w * 32 + rr * 4 + q;
+    int q = (token % 16) / 4, slice = token % f.chunk_tokens / SLICE_TOKENS; /* 2 ks + kh */
+    int field = h + 2 * (mt % f.tiles + f.tiles * (slice % f.halves));
+    uint32_t word = (uint32_t)(mt / f.tiles * 4 * WARP_LANES * f.words + (w * WARP_LANES + rr * 4 + q) * f.words + slice / f.halves);
     code_place place = {
-        .byte = (uint32_t)(((n / vector) * 128 + lane) * vector * 4 + (n % vector) * 4 + byte),
-        .shift = (uint32_t)(field * codes->bits),
+        .byte = (uint32_t)(token / f.chunk_tokens) * fragment_page_layout(cfg).v_chunk_bytes + word * 4 + (uint32_t)(token % 4),
+        .shift = (uint32_t)(field * cfg->v.codes->bits),
     };
     return place;
 }
 
 page_layout fragment_page_layout(const config *cfg)
 {
-    uint32_t chunks = (uint32_t)(cfg->page_tokens / CHUNK_TOKENS);
-    page_layout p = {
-        .k_chunk_bytes = (uint32_t)(CHUNK_TOKENS * cfg->head_dim * cfg->k.codes->bits / 8),
-        .v_chunk_bytes = (uint32_t)(CHUNK_TOKENS * cfg->head_dim * cfg->v.codes->bits / 8),
-    };
+    uint32_t tokens = (uint32_t)cfg->page_tokens, dim = (uint32_t)cfg->head_dim;
+    uint32_t chunk = tokens < CHUNK_TOKENS ? tokens : CHUNK_TOKENS;
+    page_layout p = {.v_chunk_bytes = chunk * dim * (uint32_t)cfg->v.codes->bits / 8};
     p.k_codes = 0;
-    p.v_codes = p.k_codes + chunks * p.k_chunk_bytes;
-    p.k_metadata = p.v_codes + chunks * p.v_chunk_bytes;
-    p.v_metadata = p.k_metadata + (uint32_t)(cfg->page_tokens * METADATA_BYTES);
-    p.bytes = p.v_metadata + (uint32_t)(cfg->page_tokens * METADATA_BYTES);
+    p.v_codes = p.k_codes + tokens * dim * (uint32_t)cfg->k.codes->bits / 8;
+    p.k_metadata = p.v_codes + tokens * dim * (uint32_t)cfg->v.codes->bits / 8;
+    p.v_metadata = p.k_metadata + tokens * METADATA_BYTES;
+    p.bytes = p.v_metadata + tokens * METADATA_BYTES;
     return p;
 }

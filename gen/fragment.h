@@ -1,18 +1,20 @@
 /* Where codes and metadata lie in a page, and how that order matches the tensor core's operand fragments.
  *
- * A page of one KV head holds, back to back: K codes, V codes, K metadata, V metadata. Codes are stored by chunks of 64 tokens, so the
- * order does not depend on the page size. Metadata are (scale, minimum) pairs of 16-bit numbers, one pair a token; the minimum lies in the
- * low half of the 32-bit word, the scale in the high half.
+ * A page of one KV head holds, back to back: K codes, V codes, K metadata, V metadata. Metadata are (scale, minimum) pairs of 16-bit numbers, one
+ * pair a token; the minimum lies in the low half of the 32-bit word, the scale in the high half.
  *
- * K (first product, A = K: 64 tokens x 32 channels per instruction). Token t of a chunk is row 16*warp + rr + 8*h of the tile i, with
- *   i = t % 4, rr = (t / 4) % 8, h = t / 32.
- * Four neighbouring tokens are thus the four tiles of one thread, and the fields of a byte: field = i % fields. Channel c is byte c % 4,
- * quad q = (c % 16) / 4, half kh = (c % 32) / 16, step c / 32. The weight of a field's place is a factor of the token's score.
+ * K (first product, A = K: 16 tokens x 32 channels for a warp and instruction). Codes are stored by slices of 16 tokens, so the order does not depend
+ * on the page size. Token t of a slice is row rr = t / 4 of the slice's four and tile i = t % 4: four neighbouring tokens are the four tiles of one
+ * thread, and the fields of a byte: field = i % fields. Two slices make the rows of half a fragment (row h * 8 + rr of a warp's 64 tokens: slice
+ * 2 h + rr / 4). Channel c is byte c % 4, quad q = (c % 16) / 4 and column c / 16 (half kh = column % 2 of step column / 2). A lane (rr, q) of a slice
+ * has the words n = (i / fields) * columns + column, four to a vector; a vector's lanes lie back to back. The weight of a field's place is a factor of the token's score.
  *
- * V (second product, A = V transposed: 64 channels x 32 tokens per instruction). Channel c is row 16*w + rr + 8*h of the channel tile mt, with
+ * V (second product, A = V transposed: 64 channels x 32 tokens for an instruction). Codes are stored by chunks of 64 tokens, or of a page if that is
+ * smaller. Channel c is row 16 w + rr + 8 h of the channel tile mt, with
  *   mt = c / 64, w = (c % 64) / 16, h = (c % 16) / 8, rr = c % 8;
- * token t is byte t % 4, quad q = (t % 16) / 4, half kh = (t % 32) / 16, step ks = t / 32. Channel tiles are spread over fields first; when there
- * are fewer tiles than fields, the two steps too, and then the halves: field = step + steps * (tile + tiles * half). */
+ * token t is byte t % 4, quad q = (t % 16) / 4, half kh = (t % 32) / 16, step ks = t / 32. The two row halves are fields of one byte, then, if the bits of a code are
+ * two, pairs of channel tiles, or the halves where tiles have no partner: field = h + 2 * (mt % tiles + tiles * (kh % halves)). Thread 32 w + 4 rr + q has
+ * `words` words for each group of tiles, back to back. A last tile of fewer than 64 channels has fewer warps. */
 #ifndef FOSCAR_GEN_FRAGMENT_H
 #define FOSCAR_GEN_FRAGMENT_H
 
@@ -21,33 +23,45 @@
 #include "config.h"
 
 enum {
-    CHUNK_TOKENS = 64,    /* tokens of a chunk */
+    CHUNK_TOKENS = 64,    /* tokens whose scores one warp computes of a block */
+    SLICE_TOKENS = 16,    /* tokens whose K codes lie together */
     CHANNEL_TILE = 64,    /* channels of one V tile */
     METADATA_BYTES = 4,   /* of one (scale, minimum) pair */
-    LAYOUT_VERSION = 1    /* of everything this file describes */
+    LAYOUT_VERSION = 2    /* of everything this file describes */
 };
 
-/* Place of one code: byte offset in the chunk and the shift of its field in that byte. */
+/* Place of one code of a page: byte offset in the page's codes of K or of V, and the shift of its field in that byte. */
 typedef struct code_place {
     uint32_t byte;
     uint32_t shift;
 } code_place;
 
-code_place fragment_k_place(const encoding *codes, int head_dim, int token, int channel);
-code_place fragment_v_place(const encoding *codes, int head_dim, int token, int channel);
+code_place fragment_k_place(const config *cfg, int token, int channel);
+code_place fragment_v_place(const config *cfg, int token, int channel);
 
-/* How V fields are spread: 2^n of them over channel tiles, steps and halves (their product is codes->fields). */
+/* The words of K that a lane has of a slice. */
+typedef struct k_layout {
+    int columns;          /* of 16 channels */
+    int words;            /* (4 / fields) * columns; in vectors of 4, the last of which may be shorter */
+    uint32_t slice_bytes;
+} k_layout;
+
+k_layout fragment_k_layout(const config *cfg);
+
+/* How V fields are spread over what one thread has; the row halves are always two of them. */
 typedef struct v_fields {
-    int tiles, steps, halves; /* fields given to each */
-    int step_bits;            /* 2-bit codes of the second step stay where they stand, and P' is scaled down by as many bits; 0: words are shifted */
-    int words;                /* 32-bit words of a thread for one chunk */
+    int chunk_tokens; /* tokens whose words of a thread lie together */
+    int tiles;        /* neighbouring channel tiles that share words: 1 or 2 */
+    int halves;       /* 16-token halves of a step that share words, the upper one above: 1 or 2 */
+    int groups;       /* of `tiles` channel tiles each */
+    int words;        /* 32-bit words of a thread for a group and chunk */
 } v_fields;
 
-v_fields fragment_v_fields(const encoding *codes, int head_dim);
+v_fields fragment_v_fields(const config *cfg);
 
 /* Sizes and offsets in bytes of one page of one KV head. */
 typedef struct page_layout {
-    uint32_t k_chunk_bytes, v_chunk_bytes;
+    uint32_t v_chunk_bytes;
     uint32_t k_codes, v_codes, k_metadata, v_metadata; /* offsets */
     uint32_t bytes;
 } page_layout;

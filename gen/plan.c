@@ -104,9 +104,10 @@ static bool plan_stages(decode_plan *p)
    fits is for ptxas to say: tools/check.sh assembles the whole grid and refuses spills. */
 static void plan_flight(decode_plan *p)
 {
-    bool wide = p->head_blocks > 1, many_words = p->v.words > 4, three = p->consumers == MAX_CONSUMERS;
+    bool wide = p->head_blocks > 1, many_words = p->v.groups * p->v.words > 4, three = p->consumers == MAX_CONSUMERS;
     bool four_bits = p->cfg.k.codes->bits > 2 || many_words;
     int halvings = many_words + (three && four_bits) + (p->tiles_sharing == 4);
+    p->query_kept = !wide || p->channel_tiles <= 2;
     p->descriptors_kept = p->tiles_sharing * p->k_steps + p->v_steps <= KEPT_DESCRIPTORS;
     p->tile_flight = p->tiles_sharing > 2 ? (p->k_steps > 4 ? 1 : 2) : 16 / p->k_steps;
     p->score_flight = p->accumulators == 1 || wide ? 1 : p->accumulators / 2;
@@ -144,7 +145,8 @@ bool decode_plan_make(const config *cfg, decode_plan *out, gen_error *err)
     memset(p, 0, sizeof *p);
     p->cfg = *cfg;
     p->page = fragment_page_layout(cfg);
-    p->v = fragment_v_fields(cfg->v.codes, cfg->head_dim);
+    p->k = fragment_k_layout(cfg);
+    p->v = fragment_v_fields(cfg);
     p->block_tokens = BLOCK_TOKENS;
     p->pages_per_block = BLOCK_TOKENS / cfg->page_tokens;
     p->chunks_per_page = cfg->page_tokens / CHUNK_TOKENS;
@@ -188,7 +190,8 @@ void decode_plan_print(const decode_plan *p, FILE *out)
     fprintf(out, "heads               %d padded to %d, %d token tiles share an accumulator\n", p->cfg.heads, p->padded_heads, p->tiles_sharing);
     fprintf(out, "QK                  m64n%dk32, %d limbs of Q, %d steps, %d accumulators\n", p->qk_columns, p->q_limbs, p->k_steps, p->accumulators);
     fprintf(out, "PV                  m64n%dk32, %d limbs of P', %d steps, %d channel tiles\n", p->pv_columns, p->p_limbs, p->v_steps, p->channel_tiles);
-    fprintf(out, "V fields            %d channel tiles x %d steps x %d halves, %d words a thread and chunk\n", p->v.tiles, p->v.steps, p->v.halves, p->v.words);
+    fprintf(out, "V fields            2 row halves x %d channel tiles x %d halves of a step, %d x %d words a thread and chunk\n", p->v.tiles, p->v.halves, p->v.groups,
+            p->v.words);
     fprintf(out, "shared memory       %u bytes\n", p->shared_bytes);
     for (int i = 0; i < SHARED_REGIONS; i++)
         fprintf(out, "  %-10s        at %6u, %6u bytes\n", p->shared[i].name, p->shared[i].offset, p->shared[i].bytes);

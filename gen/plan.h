@@ -66,6 +66,7 @@ enum { NUMBERS_WARP_BYTES = 1792 }; /* of the numbers of a warp's tokens in a bl
 typedef struct decode_plan {
     config cfg;
     page_layout page;
+    k_layout k;
     v_fields v;
 
     /* Launch shape */
@@ -98,6 +99,7 @@ typedef struct decode_plan {
     int q_rows;                         /* rows of one 8-column slab of Q limbs, with the zero rows of shared tiles */
     uint32_t q_sbo, q_lbo, q_bytes;     /* bytes between 8-column slabs, between 16-channel slabs, of one consumer */
     uint32_t p_sbo, p_lbo, p_bytes;
+    bool query_kept;                    /* registers hold the steps and sums of Q; otherwise they are loaded for each block */
     bool descriptors_kept;              /* uniform registers hold the descriptors of all products; otherwise they are made at each use */
 
     shared_region shared[SHARED_REGIONS];

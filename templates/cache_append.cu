@@ -87,8 +87,9 @@ DEVICE void store_v_codes(unsigned *shared, int token, int part, row_codes row)
 /* Word `index` of the K chunk, in memory order, and the mask of its fields (neighbouring tokens) that are new. */
 DEVICE unsigned gather_k_word(const unsigned *shared, int index, prefill_work work, unsigned *mask)
 {
-    int lane = index / 4 % 32, h = index % 2, kh = index / 2 % 2, vector = index / 128;
-    int token = vector / K_STEPS * K_FIELDS + lane / 4 * 4 + h * 32, column = vector % K_STEPS * 8 + kh * 4 + lane % 4;
+    int in_slice = index % (K_SLICE_BYTES / 4), first = in_slice / 64 * 4, width = k_vector_width(first);
+    int lane = (in_slice - first * 16) / width, n = first + (in_slice - first * 16) % width; /* of 16 lanes, of its words */
+    int token = index / (K_SLICE_BYTES / 4) * SLICE + lane / 4 * 4 + n / K_COLUMNS * K_FIELDS, column = n % K_COLUMNS * 4 + lane % 4;
     unsigned word = 0;
     *mask = 0;
 #pragma unroll
@@ -112,17 +113,14 @@ DEVICE unsigned v_field_mask(int token, int field, int begin, int end)
 /* Word `index` of the V chunk, in memory order, and the mask of its fields that are new. */
 DEVICE unsigned gather_v_word(const unsigned *shared, int index, prefill_work work, unsigned *mask)
 {
-    int lane = index / V_VECTOR % 128, n = index / (128 * V_VECTOR) * V_VECTOR + index % V_VECTOR;
-    int half = n / 2 % V_HALF_WORDS * V_HALVES, step = n / 2 / V_HALF_WORDS % V_STEP_WORDS * V_STEPS;
-    int tile = n / 2 / V_HALF_WORDS / V_STEP_WORDS * V_TILES;
-    int channel = lane / 32 * 16 + n % 2 * 8 + lane % 32 / 4, token = lane % 4 * 4;
+    int thread = index / V_WORDS % 128, slice = index % V_WORDS * V_HALVES, tile = index / (128 * V_WORDS) * V_TILES;
+    int channel = tile * 64 + thread / 32 * 16 + thread % 32 / 4, token = slice * SLICE + thread % 4 * 4;
     unsigned word = 0;
     *mask = 0;
 #pragma unroll
     for (int field = 0; field < V_FIELDS; field++) {
-        int ks = step + field % V_STEPS, mt = tile + field / V_STEPS % V_TILES, kh = half + field / V_STEPS / V_TILES;
-        int t = ks * 32 + kh * 16 + token;
-        word |= shared[v_code_word(mt * 64 + channel, t)] << (field * V_BITS);
+        int c = channel + field % 2 * 8 + field / 2 % V_TILES * 64, t = token + field / 2 / V_TILES * SLICE;
+        word |= shared[v_code_word(c, t)] << (field * V_BITS);
         *mask |= v_field_mask(t, field, work.begin, work.end);
     }
     return word & *mask;
@@ -184,30 +182,30 @@ DEVICE void write_k_row(byte *codes, int token, int part, row_codes row, bool ac
     *high = (old_high & ~mask) | row.high << shift;
 }
 
-/* Changes the bytes of a row of V: lanes that have the same bytes, in other channel tiles, combine their fields and
-   share the eight bytes out among them. */
+/* Changes the bytes of a row of V: lanes that have the same bytes, in other row halves and channel tiles, combine their
+   fields and share the eight bytes out among them. */
 DEVICE void write_v_row(byte *codes, int token, int part, row_codes row, bool active)
 {
-    enum { SHARE = 8 / V_TILES };
-    int tile = part / 8 % V_TILES, shift = v_shift(token);
-    unsigned low = row.low << (tile * V_TILE_BITS), high = row.high << (tile * V_TILE_BITS), mask = 0, old[SHARE];
+    enum { SHARE = 8 / (2 * V_TILES), STEP = 4 * V_WORDS * 4 /* bytes from one channel to the next */ };
+    int half = part % 2, tile = part / 8 % V_TILES, up = token / SLICE % V_HALVES * V_HALF_BITS;
+    unsigned shift = half * V_BITS + tile * V_TILE_BITS, low = row.low << shift, high = row.high << shift;
+    unsigned mask = ((1u << V_HALF_BITS) - 1) << up, old[SHARE];
+    low |= __shfl_xor_sync(ALL_LANES, low, 1);
+    high |= __shfl_xor_sync(ALL_LANES, high, 1);
 #pragma unroll
     for (int lane = 8; lane < 8 * V_TILES; lane *= 2) {
         low |= __shfl_xor_sync(ALL_LANES, low, lane);
         high |= __shfl_xor_sync(ALL_LANES, high, lane);
     }
     if (!active) return;
+    int channel = (tile * 2 + half) * SHARE; /* of the eight that this lane writes */
+    byte *first = codes + v_byte_offset(token, part / 2 * 16 + channel);
 #pragma unroll
-    for (int t = 0; t < V_TILES; t++) mask |= ((1u << V_BITS) - 1) << (shift + t * V_TILE_BITS);
-    byte *first = codes + v_byte_offset(token, part * 8 + tile * SHARE);
-    enum { STEP = 4 * V_VECTOR * 4 }; /* bytes from one channel to the next */
-#pragma unroll
-    for (int j = 0; j < SHARE; j++) old[j] = first[j * STEP];
+    for (int j = 0; j < SHARE; j++) old[j] = V_HALVES > 1 ? first[j * STEP] : 0;
 #pragma unroll
     for (int j = 0; j < SHARE; j++) {
-        int channel = tile * SHARE + j;
-        unsigned fields = ((channel < 4 ? low : high) >> (channel % 4 * 8) & 0xffu) << shift;
-        first[j * STEP] = (byte)((old[j] & ~mask) | (fields & mask));
+        unsigned fields = ((channel + j < 4 ? low : high) >> ((channel + j) % 4 * 8) & 0xffu) << up;
+        first[j * STEP] = (byte)((old[j] & ~mask) | fields);
     }
 }
 

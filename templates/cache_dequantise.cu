@@ -26,7 +26,7 @@ DEVICE void dequantise_k(chunk_view chunk, int token, int channel, float *x)
 
 DEVICE void dequantise_v(chunk_view chunk, int token, int channel, float *x)
 {
-    int shift = v_shift(token) + channel / 64 % V_TILES * V_TILE_BITS;
+    int shift = v_shift(token, channel);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         unsigned code = (unsigned)chunk.v[v_byte_offset(token, channel + j)] >> shift;

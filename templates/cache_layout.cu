@@ -5,16 +5,17 @@ typedef unsigned char byte;
 
 enum {
     CHUNK = 64, /* tokens of a chunk */
+    SLICE = 16, /* tokens of a slice */
     K_FIELDS = 8 / K_BITS,
     V_FIELDS = 8 / V_BITS,
-    K_STEPS = HEAD_DIM / 32,                /* of 32 channels */
-    K_CHUNK_BYTES = CHUNK * HEAD_DIM * K_BITS / 8,
+    K_COLUMNS = HEAD_DIM / 16,
+    K_WORDS = 4 / K_FIELDS * K_COLUMNS, /* of a lane and slice */
+    K_SLICE_BYTES = SLICE * HEAD_DIM * K_BITS / 8,
+    K_CHUNK_BYTES = CHUNK / SLICE * K_SLICE_BYTES,
     V_CHUNK_BYTES = CHUNK * HEAD_DIM * V_BITS / 8,
-    V_WORDS = HEAD_DIM / 64 * 8 / V_FIELDS, /* words of a lane and chunk */
-    V_VECTOR = V_WORDS < 4 ? V_WORDS : 4,   /* of them in one load */
-    V_TILE_BITS = V_STEPS * V_BITS,         /* from the field of one channel tile to that of the next */
-    V_STEP_WORDS = 2 / V_STEPS,             /* words for the steps that are no fields */
-    V_HALF_WORDS = 2 / V_HALVES,            /* words for the halves that are no fields */
+    V_WORDS = CHUNK / SLICE / V_HALVES,     /* of a thread, group of channel tiles and chunk */
+    V_TILE_BITS = 2 * V_BITS,               /* from the field of one channel tile to that of the next */
+    V_HALF_BITS = V_TILES * V_TILE_BITS,    /* from the fields of one half to those of the next */
     ROW_THREADS = HEAD_DIM / 8              /* threads of a row of K or V in the append kernels: 16 bytes each */
 };
 
@@ -70,11 +71,17 @@ DEVICE void store_f16(byte *array, long long index, const float *x)
     *(uint2 *)(array + index * 2) = packed;
 }
 
+/* Words of the vector of K that has word n of a lane. */
+DEVICE int k_vector_width(int n)
+{
+    return K_WORDS - n / 4 * 4 < 4 ? K_WORDS - n / 4 * 4 : 4;
+}
+
 /* Byte offset in the chunk of the word that holds channels c .. c + 3 of a token, one a byte; c is a multiple of 4. */
 DEVICE int k_word_offset(int token, int c)
 {
-    int i = token % 4, rr = token / 4 % 8, h = token / 32, q = c % 16 / 4, kh = c % 32 / 16;
-    return (i / K_FIELDS * K_STEPS + c / 32) * 512 + (rr * 4 + q) * 16 + (kh * 2 + h) * 4;
+    int i = token % 4, rr = token % SLICE / 4, q = c % 16 / 4, n = i / K_FIELDS * K_COLUMNS + c / 16;
+    return token / SLICE * K_SLICE_BYTES + n / 4 * 256 + ((rr * 4 + q) * k_vector_width(n) + n % 4) * 4;
 }
 
 DEVICE int k_shift(int token)
@@ -85,14 +92,12 @@ DEVICE int k_shift(int token)
 /* Byte offset in the chunk of the byte that holds channel c of a token. */
 DEVICE int v_byte_offset(int token, int c)
 {
-    int mt = c / 64, w = c % 64 / 16, h = c % 16 / 8, rr = c % 8;
-    int q = token % 16 / 4, kh = token % 32 / 16, ks = token / 32;
-    int n = ((mt / V_TILES * V_STEP_WORDS + ks / V_STEPS) * V_HALF_WORDS + kh / V_HALVES) * 2 + h;
-    return (n / V_VECTOR * 128 + w * 32 + rr * 4 + q) * V_VECTOR * 4 + n % V_VECTOR * 4 + token % 4;
+    int group = c / 64 / V_TILES, w = c % 64 / 16, rr = c % 8, q = token % SLICE / 4;
+    return (group * 128 + w * 32 + rr * 4 + q) * V_WORDS * 4 + token / SLICE / V_HALVES * 4 + token % 4;
 }
 
-/* Shift of channel tile 0 of a token; the other tiles of the byte follow it upwards, V_TILE_BITS apart. */
-DEVICE int v_shift(int token)
+/* Shift of channel c of a token in that byte. */
+DEVICE int v_shift(int token, int c)
 {
-    return (token / 32 % V_STEPS + token % 32 / 16 % V_HALVES * V_TILES * V_STEPS) * V_BITS;
+    return c % 16 / 8 * V_BITS + c / 64 % V_TILES * V_TILE_BITS + token / SLICE % V_HALVES * V_HALF_BITS;
 }

@@ -9,12 +9,11 @@ enum { WARP_MASK = -1, MAX_THREAD_HEADS = 4, MAX_TILES = 4, MAX_STEPS = 8, MAX_C
 
 /* Offsets in a consumer's exchange area, bytes. */
 enum {
-    EXCHANGE_Q_STEP = 0,     /* float[16]: what one unit of Q's limbs is worth, by head */
-    EXCHANGE_Q_SUM = 64,     /* float[16]: sum of Q over the channels, by head */
-    EXCHANGE_MAXIMA = 128,   /* float[2][16][4]: by block modulo 2, head and warp, largest score' less 22.9 */
-    EXCHANGE_SUMS = 128,     /* at the end of an item float[2][16][4]: the sums of P and of P * V minimum, by head and warp */
+    EXCHANGE_QUERY = 0,      /* {float, float}[16], 16 bytes apart: by head what one unit of Q's limbs is worth, and the sum of Q; times the softmax scale */
+    EXCHANGE_MAXIMA = 256,   /* float[2][16][4]: by block modulo 2, head and warp, largest score' less 22.9 */
+    EXCHANGE_SUMS = 256,     /* at the end of an item float[2][16][4]: the sums of P and of P * V minimum, by head and warp */
     EXCHANGE_SET = 256,      /* bytes from one set of maxima or sums to the next */
-    EXCHANGE_ITEM = 640      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
+    EXCHANGE_ITEM = 768      /* uint32[5]: {batch, head, first block, blocks, blocks left} of the item at work, kept here instead of in registers */
 };
 
 /* Bytes of one worker's record in the schedule: {batch index, block within the sequence's heads, blocks to do, tokens of the sequence}. */
@@ -51,7 +50,7 @@ typedef struct decode {
     ptx_value tid, warpgroup, lane, shared;
 
     /* Consumers: warp 0..3 of the warpgroup, thread 0..127, row rr = lane / 4, quad hq = lane % 4 of a fragment */
-    ptx_value worker, thread, warp, rr, hq;
+    ptx_value thread, warp, rr, hq;
     ptx_value exchange, p_limbs, q_limbs; /* shared addresses of this consumer's areas */
     ptx_value exchange_row, exchange_slot; /* of this thread's first head in a [head][warp] table at offset 0: its row, and its warp's slot in it */
     ptx_value q_descriptor[MAX_TILES][MAX_STEPS]; /* by window of shared tiles and step; 64-bit, if they are kept */
@@ -63,7 +62,7 @@ typedef struct decode {
 
     /* One item: Q's scale, the sums of Q, the running softmax state and the output */
     ptx_value k_unit[2];                                  /* what a K scale is multiplied by, for the tokens whose numbers this lane makes */
-    ptx_value q_sum[MAX_THREAD_HEADS], q_step[MAX_THREAD_HEADS]; /* times the softmax scale; the step: of a unit of the limbs */
+    ptx_value q_step[MAX_THREAD_HEADS], q_sum[MAX_THREAD_HEADS]; /* of EXCHANGE_QUERY, if they are kept */
     ptx_value floor[MAX_THREAD_HEADS];                    /* below which no reference may go */
     ptx_value reference[MAX_THREAD_HEADS], l[MAX_THREAD_HEADS], z[MAX_THREAD_HEADS];
     ptx_value o[MAX_TILES][2][MAX_THREAD_HEADS];          /* [channel tile][row half][head] */
@@ -83,8 +82,9 @@ cursor stage_cursor(decode *d, ptx_value consumer);
 void stage_cursor_next_item(decode *d, cursor *c); /* to the next item with tokens; only when left > 0 */
 void stage_empty_sequences(decode *d);
 
-/* stage_query.c: Q of one item into limbs. */
+/* stage_query.c: Q of one item into limbs; its step and its sum of a head of this thread, {step, sum}. */
 void stage_query(decode *d, const cursor *c);
+void stage_query_numbers(decode *d, int e, ptx_value out[2]);
 
 /* stage_numbers.c: the scales and minima of the following block's tokens, from its V stage, as what its scores and, a block later, its weights need. */
 void stage_numbers_setup(decode *d);     /* called by decode_consumer_setup */
@@ -110,8 +110,8 @@ void stage_softmax_start(decode *d, softmax_sums *sums);
 void stage_softmax_weights(decode *d, int h, ptx_value block, softmax_sums *sums);
 void stage_softmax_add(decode *d, const softmax_sums *sums, ptx_value factor[MAX_THREAD_HEADS]);
 
-/* stage_value.c: the first words of V, V^T P'^T of some channel tiles [first, end), and its sums added to the output. */
-void stage_value_load(decode *d, const ring *v);
+/* stage_value.c: the first words of V of some channel tiles [first, end), V^T P'^T of them, and its sums added to the output. */
+void stage_value_load(decode *d, const ring *v, int first_tile, int end_tile);
 void stage_value_issue(decode *d, const ring *v, int first_tile, int end_tile);
 void stage_value_update(decode *d, const ptx_value factor[MAX_THREAD_HEADS], int first_tile, int end_tile);
 

@@ -89,11 +89,11 @@ static void consume_block(decode *d, ring *k, ring *v, ring *released, const cur
         stage_softmax_maxima(d, c, next_block);
     }
     ptx_fence_proxy_async(b); /* P' limbs, written a while ago, become visible to the tensor cores */
-    stage_value_load(d, v);
+    stage_value_load(d, v, 0, d->p->value_tiles);
     decode_consumer_sync(d);
     if (next) stage_softmax_reference(d, next_block);
     for (int tile = 0, end = d->p->value_tiles; tile < d->p->channel_tiles; tile = end, end += d->p->value_tiles) {
-        if (tile > 0) stage_value_load(d, v);
+        if (tile > 0) stage_value_load(d, v, tile, end);
         stage_value_issue(d, v, tile, end);
         ptx_wgmma_wait(b, ptx_imm(0));
         if (end == d->p->channel_tiles) ring_release(d, v);

@@ -54,8 +54,8 @@ static void store_head(decode *d, int e, number_type type, ptx_value rows, ptx_v
     ptx_value address = ptx_mad_wide_u32(b, index, ptx_imm(bytes), rows);
     for (int tile = 0; tile < p->channel_tiles; tile++)
         for (int h = 0; h < 2; h++) {
-            /* codes were used where they stand in their byte, which belongs to the tile */
-            float unit = ldexpf(1, -p->cfg.v.codes->bits * p->v.steps * (tile % p->v.tiles));
+            /* codes were used where they stand in their byte, which belongs to the row half and the tile */
+            float unit = ldexpf(1, -p->cfg.v.codes->bits * (h + 2 * (tile % p->v.tiles)));
             ptx_value x = ptx_mul_f32(b, ptx_fma_f32(b, d->o[tile][h][e], ptx_fimm(unit), d->z[e]), inverse);
             store_number(b, type, ptx_at(address, (tile * 64 + h * 8) * bytes), x);
         }
@@ -88,7 +88,7 @@ static ptx_value partial_address(decode *d, ptx_value slot)
 {
     ptx_builder *b = d->b;
     ptx_value workers = ptx_mul_lo(b, ptx_mov_special(b, ptx_sreg(PTX_SPECIAL_NCTAID_X)), ptx_imm(d->p->consumers));
-    ptx_value index = ptx_mad_lo(b, d->worker, ptx_imm(2), slot);
+    ptx_value index = ptx_mad_lo(b, decode_worker(d, d->warpgroup), ptx_imm(2), slot);
     ptx_value base = ptx_mad_wide_u32(b, workers, ptx_imm(2 * SEGMENT_RECORD_BYTES), decode_param_value(d, DECODE_PARAM_workspace));
     return ptx_mad_wide_u32(b, index, ptx_imm(decode_partial_bytes(&d->p->cfg)), base);
 }
@@ -98,7 +98,7 @@ static void store_record(decode *d, ptx_value slot, ptx_value state, ptx_value i
 {
     ptx_builder *b = d->b;
     ptx_value first = ptx_setp_eq(b, d->thread, ptx_imm(0)), zero = ptx_mov_b32(b, ptx_imm(0));
-    ptx_value index = ptx_mad_lo(b, d->worker, ptx_imm(2), slot);
+    ptx_value index = ptx_mad_lo(b, decode_worker(d, d->warpgroup), ptx_imm(2), slot);
     ptx_value address = ptx_mad_wide_u32(b, index, ptx_imm(SEGMENT_RECORD_BYTES), decode_param_value(d, DECODE_PARAM_workspace));
     ptx_guard(b, first);
     ptx_st_global_v4(b, address, (ptx_value[]){state, item, zero, zero});

@@ -65,7 +65,7 @@ static q_vector load_vector(decode *d, ptx_value q, int step)
 }
 
 /* The step of the vector's head from its largest |x|, and the sum of its x, into the exchange area. */
-static void reduce_vector(decode *d, q_vector *v)
+static void reduce_vector(decode *d, q_vector *v, ptx_value scale)
 {
     ptx_builder *b = d->b;
     ptx_value sum = ptx_mov_f32(b, v->x[0]), largest = ptx_abs_f32(b, v->x[0]);
@@ -82,11 +82,9 @@ static void reduce_vector(decode *d, q_vector *v)
     v->step = ptx_mul_f32(b, ptx_max_f32(b, largest, ptx_fimm(7.8886e-31f)), ptx_fimm(1.0f / FULL_SCALE));
     ptx_value first = ptx_setp_eq(b, ptx_and(b, d->lane, ptx_imm(lanes - 1)), ptx_imm(0));
     ptx_value mine = ptx_and_pred(b, first, v->valid);
-    ptx_value address = ptx_mad_lo(b, v->head, ptx_imm(4), d->exchange);
+    ptx_value address = ptx_mad_lo(b, v->head, ptx_imm(16), d->exchange), step_scaled = ptx_mul_f32(b, v->step, scale), sum_scaled = ptx_mul_f32(b, sum, scale);
     ptx_guard(b, mine);
-    ptx_st_shared_f32(b, ptx_at(address, EXCHANGE_Q_STEP), v->step);
-    ptx_guard(b, mine);
-    ptx_st_shared_f32(b, ptx_at(address, EXCHANGE_Q_SUM), sum);
+    ptx_st_shared_v2_f32(b, ptx_at(address, EXCHANGE_QUERY), (ptx_value[]){step_scaled, sum_scaled});
 }
 
 static void store_limbs(decode *d, const q_vector *v)
@@ -111,6 +109,21 @@ static void store_limbs(decode *d, const q_vector *v)
     }
 }
 
+static void load_numbers(decode *d, int e, ptx_value out[2])
+{
+    ptx_ld_shared_v2_f32(d->b, out, ptx_at(d->exchange_row, EXCHANGE_QUERY + decode_head_offset(e) * 16));
+}
+
+void stage_query_numbers(decode *d, int e, ptx_value out[2])
+{
+    if (!d->p->query_kept) {
+        load_numbers(d, e, out);
+        return;
+    }
+    out[0] = d->q_step[e];
+    out[1] = d->q_sum[e];
+}
+
 void stage_query(decode *d, const cursor *c)
 {
     ptx_builder *b = d->b;
@@ -124,15 +137,16 @@ void stage_query(decode *d, const cursor *c)
     int steps = (p->cfg.heads * p->cfg.head_dim / VECTOR + 127) / 128;
     q_vector vector[4];
     for (int s = 0; s < steps; s++) vector[s] = load_vector(d, q, s);
-    for (int s = 0; s < steps; s++) reduce_vector(d, &vector[s]);
+    ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2);
+    for (int s = 0; s < steps; s++) reduce_vector(d, &vector[s], scale);
     for (int s = 0; s < steps; s++) store_limbs(d, &vector[s]);
     ptx_fence_proxy_async(b);
     decode_consumer_sync(d);
-    ptx_value scale = decode_param_value(d, DECODE_PARAM_scale_log2), row = ptx_mad_lo(b, decode_first_head(d), ptx_imm(4), d->exchange);
-    for (int e = 0; e < p->thread_heads; e++) {
-        int offset = decode_head_offset(e) * 4;
-        ptx_mul_f32_to(b, d->q_sum[e], ptx_ld_shared_f32(b, ptx_at(row, EXCHANGE_Q_SUM + offset)), scale);
-        ptx_mul_f32_to(b, d->q_step[e], ptx_ld_shared_f32(b, ptx_at(row, EXCHANGE_Q_STEP + offset)), scale);
+    for (int e = 0; p->query_kept && e < p->thread_heads; e++) {
+        ptx_value numbers[2];
+        load_numbers(d, e, numbers);
+        ptx_mov_f32_to(b, d->q_step[e], numbers[0]);
+        ptx_mov_f32_to(b, d->q_sum[e], numbers[1]);
     }
     stage_numbers_query(d);
     ptx_scope_pop(b);

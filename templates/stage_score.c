@@ -1,11 +1,17 @@
 /* First product: scores of a block's 256 tokens. Warp w takes chunk w; tile i of a chunk holds tokens 4*(rr + 8*h) + i. */
 #include "decode.h"
 
-/* Words of this thread for the token tiles that share them: for each step the four registers of an operand. */
+/* Words of this thread for the token tiles that share them: for each step the four registers of an operand. A vector of a row half holds two steps. */
 static void load_words(decode *d, ptx_value address, int group, ptx_value words[][4])
 {
+    enum { VECTOR_BYTES = 256 /* of the 16 lanes of a slice */, HALF_SLICES = 2 };
     int steps = d->p->k_steps;
-    for (int step = 0; step < steps; step++) ptx_ld_shared_v4(d->b, words[step], ptx_at(address, (group * steps + step) * 512));
+    for (int step = 0; step < steps; step += 2)
+        for (int h = 0; h < 2; h++) {
+            ptx_value vector[4]; /* {kh 0, kh 1} of each of the two steps */
+            ptx_ld_shared_v4(d->b, vector, ptx_at(address, (group * steps + step) / 2 * VECTOR_BYTES + h * HALF_SLICES * (int64_t)d->p->k.slice_bytes));
+            for (int n = 0; n < 4; n++) words[step + n / 2][n % 2 * 2 + h] = vector[n];
+        }
 }
 
 /* Operand of one step of a tile: a mask for each register; the tile's field stays where it stands. */
@@ -49,7 +55,9 @@ void stage_score_combine(decode *d, int first, int end)
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     token_numbers numbers[2][MAX_TILES];
+    ptx_value query[MAX_THREAD_HEADS][2];
     ptx_scope_push(b, "k");
+    for (int e = 0; e < p->thread_heads; e++) stage_query_numbers(d, e, query[e]);
     for (int h = 0; h < 2; h++) stage_numbers_of_scores(d, h, first, end, numbers[h]);
     ptx_wgmma_wait(b, ptx_imm(0));
     for (int h = 0; h < 2; h++) {
@@ -62,8 +70,8 @@ void stage_score_combine(decode *d, int first, int end)
                 ptx_value dot = decode_combine_limbs(d, sums[at], sums[at + stride], sums[at + (stride == 1 ? 4 : 8)]);
                 ptx_scope_pop(b);
                 ptx_scope_push(b, "scale");
-                if (p->cfg.heads > 1) dot = ptx_mul_f32(b, dot, d->q_step[e]);
-                ptx_value offset = ptx_fma_f32(b, n->k_minimum, d->q_sum[e], n->v_log);
+                if (p->cfg.heads > 1) dot = ptx_mul_f32(b, dot, query[e][0]);
+                ptx_value offset = ptx_fma_f32(b, n->k_minimum, query[e][1], n->v_log);
                 ptx_fma_f32_to(b, d->next_score[acc][h][e], dot, n->k_scale, offset);
                 ptx_scope_pop(b);
             }

@@ -91,7 +91,6 @@ void decode_consumer_setup(decode *d)
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     ptx_value consumer = d->warpgroup;
-    d->worker = decode_worker(d, consumer);
     decode_place_thread(d);
     d->exchange = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers), d->shared), ptx_imm(p->shared[SHARED_EXCHANGE].offset));
     d->p_limbs = ptx_add(b, ptx_mad_lo(b, consumer, ptx_imm(p->p_bytes), d->shared), ptx_imm(p->shared[SHARED_P].offset));
@@ -101,7 +100,10 @@ void decode_consumer_setup(decode *d)
 
     /* Places in a stage: this warp's K chunk, its tokens' metadata */
     ptx_value group = decode_token_group(d, d->lane);
-    d->k_offset = ptx_mad_lo(b, d->lane, ptx_imm(16), ptx_mul_lo(b, d->warp, ptx_imm(p->page.k_chunk_bytes)));
+    ptx_value slice = ptx_shr_u32(b, d->lane, ptx_imm(4)); /* of the two that are row half 0 */
+    slice = ptx_mad_lo(b, d->warp, ptx_imm(CHUNK_TOKENS / SLICE_TOKENS), slice);
+    slice = ptx_mul_lo(b, slice, ptx_imm(p->k.slice_bytes));
+    d->k_offset = ptx_mad_lo(b, ptx_and(b, d->lane, ptx_imm(15)), ptx_imm(16), slice);
     stage_numbers_setup(d);
     /* First P' byte: 16-token slab 4 * warp + rr / 4, head row, byte 4 * (rr % 4) + first tile */
     ptx_value slab = ptx_mad_lo(b, d->warp, ptx_imm(4), ptx_shr_u32(b, d->rr, ptx_imm(2))), head = decode_first_head(d);

@@ -131,7 +131,6 @@ void stage_softmax_weights(decode *d, int h, ptx_value block, softmax_sums *sums
     ptx_builder *b = d->b;
     const decode_plan *p = d->p;
     token_numbers numbers[MAX_TILES];
-    const ptx_value second_step = ptx_fimm(ldexpf(1, -p->v.step_bits)); /* its codes stand that much higher (row half 1 is a chunk's second step) */
     ptx_scope_push(b, "v");
     stage_numbers_of_weights(d, h, block, numbers);
     for (int e = 0; e < p->thread_heads; e++) {
@@ -150,7 +149,7 @@ void stage_softmax_weights(decode *d, int h, ptx_value block, softmax_sums *sums
             }
             ptx_scope_pop(b);
             ptx_scope_push(b, "limbs");
-            u[acc] = ptx_f32_to_bits(b, h == 0 || p->v.step_bits == 0 ? ptx_add_f32(b, product, ptx_fimm(magic)) : ptx_fma_f32(b, product, second_step, ptx_fimm(magic)));
+            u[acc] = ptx_f32_to_bits(b, ptx_add_f32(b, product, ptx_fimm(magic)));
             ptx_scope_pop(b);
         }
         ptx_scope_push(b, "limbs");

@@ -21,9 +21,8 @@
 #endif
 
 /* The other macros of cache_kernels_options, which a test compares with it. */
-#define V_TILES                (HEAD_DIM / 64 < 8 / V_BITS ? HEAD_DIM / 64 : 8 / V_BITS)
-#define V_STEPS                (8 / V_BITS / V_TILES < 2 ? 1 : 2)
-#define V_HALVES               (8 / V_BITS / V_TILES / V_STEPS)
+#define V_TILES                (V_BITS == 2 && HEAD_DIM % 128 == 0 ? 2 : 1)
+#define V_HALVES               (4 / V_BITS / V_TILES)
 #define K_CODES                0
 #define V_CODES                (PAGE_TOKENS * HEAD_DIM * K_BITS / 8)
 #define K_METADATA             (V_CODES + PAGE_TOKENS * HEAD_DIM * V_BITS / 8)

@@ -155,17 +155,14 @@ static const scheme *side_scheme(const config *cfg, reference_side side)
 
 static code_place place_of(const config *cfg, reference_side side, int token, int channel)
 {
-    const encoding *codes = side_scheme(cfg, side)->codes;
-    return side == REFERENCE_K ? fragment_k_place(codes, cfg->head_dim, token, channel)
-                               : fragment_v_place(codes, cfg->head_dim, token, channel);
+    return side == REFERENCE_K ? fragment_k_place(cfg, token, channel) : fragment_v_place(cfg, token, channel);
 }
 
-/* Offset in the page of the chunk of a token, and of its metadata. */
-static uint32_t chunk_offset(const config *cfg, reference_side side, int token)
+/* Offset in the page of a side's codes, and of a token's metadata. */
+static uint32_t codes_offset(const config *cfg, reference_side side)
 {
     page_layout page = fragment_page_layout(cfg);
-    uint32_t chunk = (uint32_t)(token / CHUNK_TOKENS);
-    return side == REFERENCE_K ? page.k_codes + chunk * page.k_chunk_bytes : page.v_codes + chunk * page.v_chunk_bytes;
+    return side == REFERENCE_K ? page.k_codes : page.v_codes;
 }
 
 static uint32_t metadata_offset(const config *cfg, reference_side side, int token)
@@ -177,23 +174,23 @@ static uint32_t metadata_offset(const config *cfg, reference_side side, int toke
 void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes,
                           uint32_t metadata)
 {
-    uint8_t *chunk = (uint8_t *)page + chunk_offset(cfg, side, token);
+    uint8_t *in = (uint8_t *)page + codes_offset(cfg, side);
     unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
     for (int c = 0; c < cfg->head_dim; c++) {
-        code_place p = place_of(cfg, side, token % CHUNK_TOKENS, c);
-        chunk[p.byte] = (uint8_t)((chunk[p.byte] & ~(mask << p.shift)) | (unsigned)codes[c] << p.shift);
+        code_place p = place_of(cfg, side, token, c);
+        in[p.byte] = (uint8_t)((in[p.byte] & ~(mask << p.shift)) | (unsigned)codes[c] << p.shift);
     }
     memcpy((uint8_t *)page + metadata_offset(cfg, side, token), &metadata, sizeof metadata);
 }
 
 uint32_t reference_page_load(const config *cfg, const void *page, reference_side side, int token, uint8_t *codes)
 {
-    const uint8_t *chunk = (const uint8_t *)page + chunk_offset(cfg, side, token);
+    const uint8_t *in = (const uint8_t *)page + codes_offset(cfg, side);
     unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
     uint32_t metadata;
     for (int c = 0; c < cfg->head_dim; c++) {
-        code_place p = place_of(cfg, side, token % CHUNK_TOKENS, c);
-        codes[c] = (uint8_t)(chunk[p.byte] >> p.shift & mask);
+        code_place p = place_of(cfg, side, token, c);
+        codes[c] = (uint8_t)(in[p.byte] >> p.shift & mask);
     }
     memcpy(&metadata, (const uint8_t *)page + metadata_offset(cfg, side, token), sizeof metadata);
     return metadata;
@@ -216,32 +213,32 @@ void reference_append(const reference_cache *cache, reference_side side, int seq
                          metadata);
 }
 
-/* Dequantises the first `tokens` tokens of a page; places [CHUNK_TOKENS][head_dim] are those of a chunk. */
+/* Dequantises the first `tokens` tokens of a page; places [page_tokens][head_dim] are those of its codes. */
 static void gather_page(const config *cfg, const uint8_t *page, reference_side side, const code_place *places,
                         int tokens, float *out)
 {
     unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
     for (int t = 0; t < tokens; t++) {
-        const uint8_t *chunk = page + chunk_offset(cfg, side, t);
-        const code_place *row = places + t % CHUNK_TOKENS * cfg->head_dim;
+        const uint8_t *in = page + codes_offset(cfg, side);
+        const code_place *row = places + t * cfg->head_dim;
         float value[16]; /* of each code */
         uint32_t metadata;
         memcpy(&metadata, page + metadata_offset(cfg, side, t), sizeof metadata);
         for (unsigned code = 0; code <= mask; code++)
             value[code] = reference_dequantise(cfg->m_type, metadata, (int)code);
-        for (int c = 0; c < cfg->head_dim; c++) *out++ = value[chunk[row[c].byte] >> row[c].shift & mask];
+        for (int c = 0; c < cfg->head_dim; c++) *out++ = value[in[row[c].byte] >> row[c].shift & mask];
     }
 }
 
 bool reference_gather(const reference_cache *cache, int sequence, int head, int tokens, float *k, float *v)
 {
     const config *cfg = cache->cfg;
-    code_place *places = malloc((size_t)(CHUNK_TOKENS * cfg->head_dim) * sizeof *places);
+    code_place *places = malloc((size_t)(cfg->page_tokens * cfg->head_dim) * sizeof *places);
     if (places == NULL) return false;
     for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
         float *out = side == REFERENCE_K ? k : v;
         if (out == NULL) continue;
-        for (int i = 0; i < CHUNK_TOKENS * cfg->head_dim; i++)
+        for (int i = 0; i < cfg->page_tokens * cfg->head_dim; i++)
             places[i] = place_of(cfg, (reference_side)side, i / cfg->head_dim, i % cfg->head_dim);
         for (int t = 0; t < tokens; t += cfg->page_tokens) {
             int count = tokens - t < cfg->page_tokens ? tokens - t : cfg->page_tokens;

@@ -27,7 +27,7 @@ static void the_options_are_the_macros_of_this_test(void **state)
                   MACRO(K_BITS),
                   MACRO(V_BITS),
                   MACRO(V_TILES),
-                  MACRO(V_STEPS),
+                  
                   MACRO(V_HALVES),
                   MACRO(K_CODES),
                   MACRO(V_CODES),

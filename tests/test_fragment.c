@@ -10,30 +10,36 @@
 
 #include "fragment.h"
 
-enum { CODES_MAX = CHUNK_TOKENS * 256, WARP = 32 };
+enum { CODES_MAX = 256 * 256, WARP = 32, ROW_TOKENS = 64 /* of a warp in the first product */ };
 
 static const int bit_widths[] = {2, 4};
-static const int head_dims[] = {64, 128, 256};
+static const int head_dims[] = {64, 80, 96, 128, 192, 256};
+static const int pages[] = {16, 32, 64, 128, 256};
 
-typedef code_place place_function(const encoding *codes, int head_dim, int token, int channel);
+typedef code_place place_function(const config *cfg, int token, int channel);
 
-/* Calls check for every width and head dimension. */
-static void for_each_shape(void (*check)(const encoding *codes, int head_dim))
+/* Calls check for every width, head dimension and page; V of 2 bits without pairs of channel tiles needs 32 tokens. */
+static void for_each_shape(void (*check)(const config *cfg))
 {
     for (size_t b = 0; b < sizeof bit_widths / sizeof *bit_widths; b++)
         for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++)
-            check(encoding_find(bit_widths[b]), head_dims[d]);
+            for (size_t p = 0; p < sizeof pages / sizeof *pages; p++) {
+                const encoding *codes = encoding_find(bit_widths[b]);
+                config cfg = {.head_dim = head_dims[d], .page_tokens = pages[p], .k.codes = codes, .v.codes = codes};
+                if (fragment_v_fields(&cfg).words > 0) check(&cfg);
+            }
 }
 
 /* ---- Places ---- */
 
-static void check_bijection(place_function *place, const encoding *codes, int head_dim)
+static void check_bijection(place_function *place, const config *cfg, const encoding *codes)
 {
-    uint8_t taken[CODES_MAX / 2] = {0}; /* bits of each byte of the chunk */
-    uint32_t bytes = (uint32_t)(CHUNK_TOKENS * head_dim * codes->bits / 8);
-    for (int t = 0; t < CHUNK_TOKENS; t++)
-        for (int c = 0; c < head_dim; c++) {
-            code_place p = place(codes, head_dim, t, c);
+    static uint8_t taken[CODES_MAX / 2]; /* bits of each byte of the page */
+    uint32_t bytes = (uint32_t)(cfg->page_tokens * cfg->head_dim * codes->bits / 8);
+    memset(taken, 0, sizeof taken);
+    for (int t = 0; t < cfg->page_tokens; t++)
+        for (int c = 0; c < cfg->head_dim; c++) {
+            code_place p = place(cfg, t, c);
             assert_true(p.byte < bytes);
             assert_true(p.shift + (uint32_t)codes->bits <= 8 && p.shift % (uint32_t)codes->bits == 0);
             uint8_t field = (uint8_t)(((1u << codes->bits) - 1) << p.shift);
@@ -43,31 +49,29 @@ static void check_bijection(place_function *place, const encoding *codes, int he
     for (uint32_t i = 0; i < bytes; i++) assert_int_equal(taken[i], 0xff);
 }
 
-static void check_k_bijection(const encoding *codes, int head_dim)
+static void check_bijections(const config *cfg)
 {
-    check_bijection(fragment_k_place, codes, head_dim);
-}
-
-static void check_v_bijection(const encoding *codes, int head_dim)
-{
-    check_bijection(fragment_v_place, codes, head_dim);
+    check_bijection(fragment_k_place, cfg, cfg->k.codes);
+    check_bijection(fragment_v_place, cfg, cfg->v.codes);
 }
 
 static void every_code_has_a_place_of_its_own(void **state)
 {
     (void)state;
-    for_each_shape(check_k_bijection);
-    for_each_shape(check_v_bijection);
+    for_each_shape(check_bijections);
 }
 
-static void check_k_bytes(const encoding *codes, int head_dim)
+static void check_k_bytes(const config *cfg)
 {
-    int first_token[CODES_MAX / 2], first_channel[CODES_MAX / 2];
+    static int first_token[CODES_MAX / 2], first_channel[CODES_MAX / 2];
+    const encoding *codes = cfg->k.codes;
+    uint32_t slice = (uint32_t)(SLICE_TOKENS * cfg->head_dim * codes->bits / 8);
     memset(first_token, 0xff, sizeof first_token);
-    for (int t = 0; t < CHUNK_TOKENS; t++)
-        for (int c = 0; c < head_dim; c++) {
-            code_place p = fragment_k_place(codes, head_dim, t, c);
+    for (int t = 0; t < cfg->page_tokens; t++)
+        for (int c = 0; c < cfg->head_dim; c++) {
+            code_place p = fragment_k_place(cfg, t, c);
             assert_int_equal(p.byte % 4, c % 4);
+            assert_int_equal(p.byte / slice, t / SLICE_TOKENS);
             assert_int_equal(p.shift, t % 4 % codes->fields * codes->bits);
             if (first_token[p.byte] < 0) first_token[p.byte] = t, first_channel[p.byte] = c;
             /* the codes of a byte are one channel's of neighbouring tokens */
@@ -76,33 +80,36 @@ static void check_k_bytes(const encoding *codes, int head_dim)
         }
 }
 
-static void a_k_byte_holds_neighbouring_tokens(void **state)
+static void a_k_byte_holds_neighbouring_tokens_of_a_slice(void **state)
 {
     (void)state;
     for_each_shape(check_k_bytes);
 }
 
-static void check_v_bytes(const encoding *codes, int head_dim)
+static void check_v_bytes(const config *cfg)
 {
-    v_fields f = fragment_v_fields(codes, head_dim);
-    int first_token[CODES_MAX / 2], first_channel[CODES_MAX / 2];
+    static int first_token[CODES_MAX / 2], first_channel[CODES_MAX / 2];
+    const encoding *codes = cfg->v.codes;
+    v_fields f = fragment_v_fields(cfg);
     memset(first_token, 0xff, sizeof first_token);
-    assert_int_equal(f.tiles * f.steps * f.halves, codes->fields);
-    assert_int_equal(f.words * 4 * 128, CHUNK_TOKENS * head_dim * codes->bits / 8);
-    for (int t = 0; t < CHUNK_TOKENS; t++)
-        for (int c = 0; c < head_dim; c++) {
-            code_place p = fragment_v_place(codes, head_dim, t, c);
-            int field = t / 32 % f.steps + f.steps * (c / 64 % f.tiles + f.tiles * (t % 32 / 16 % f.halves));
+    assert_int_equal(2 * f.tiles * f.halves, codes->fields);
+    assert_int_equal(f.chunk_tokens, cfg->page_tokens < 64 ? cfg->page_tokens : 64);
+    if (cfg->head_dim % 64 == 0)
+        assert_int_equal(f.groups * f.words * 4 * 128, f.chunk_tokens * cfg->head_dim * codes->bits / 8);
+    for (int t = 0; t < cfg->page_tokens; t++)
+        for (int c = 0; c < cfg->head_dim; c++) {
+            code_place p = fragment_v_place(cfg, t, c);
+            int field = c % 16 / 8 + 2 * (c / 64 % f.tiles + f.tiles * (t % 32 / 16 % f.halves));
             assert_int_equal(p.byte % 4, t % 4);
             assert_int_equal(p.shift, field * codes->bits);
             if (first_token[p.byte] < 0) first_token[p.byte] = t, first_channel[p.byte] = c;
-            /* the codes of a byte differ by whole channel tiles and by 16 or 32 tokens */
-            assert_int_equal((c - first_channel[p.byte]) % 64, 0);
+            /* the codes of a byte differ by a row half, by whole channel tiles, and by 16 tokens */
+            assert_int_equal((c - first_channel[p.byte]) % 8, 0);
             assert_int_equal((t - first_token[p.byte]) % 16, 0);
         }
 }
 
-static void a_v_byte_holds_tiles_and_tokens_as_documented(void **state)
+static void a_v_byte_holds_row_halves_tiles_and_halves_as_documented(void **state)
 {
     (void)state;
     for_each_shape(check_v_bytes);
@@ -111,7 +118,7 @@ static void a_v_byte_holds_tiles_and_tokens_as_documented(void **state)
 /* ---- Fragments. Register kh * 2 + h of lane rr * 4 + q of warp w of an 8-bit A operand (m64 k32) holds row 16 w + rr
    + 8 h, bytes 16 kh + 4 q .. + 3 of the reduction. ---- */
 
-typedef uint32_t chunk_words[CODES_MAX / 8];
+static uint32_t page_words[CODES_MAX / 8];
 
 /* A code that tells tokens and channels apart well enough. */
 static unsigned code_of(const encoding *codes, int token, int channel)
@@ -120,13 +127,13 @@ static unsigned code_of(const encoding *codes, int token, int channel)
     return (x >> 13 ^ x >> 24) & ((1u << codes->bits) - 1);
 }
 
-static void pack_chunk(place_function *place, const encoding *codes, int head_dim, chunk_words words)
+static void pack_page(place_function *place, const config *cfg, const encoding *codes)
 {
-    memset(words, 0, sizeof(chunk_words));
-    for (int t = 0; t < CHUNK_TOKENS; t++)
-        for (int c = 0; c < head_dim; c++) {
-            code_place p = place(codes, head_dim, t, c);
-            words[p.byte / 4] |= code_of(codes, t, c) << (p.shift + 8 * (p.byte % 4));
+    memset(page_words, 0, sizeof page_words);
+    for (int t = 0; t < cfg->page_tokens; t++)
+        for (int c = 0; c < cfg->head_dim; c++) {
+            code_place p = place(cfg, t, c);
+            page_words[p.byte / 4] |= code_of(codes, t, c) << (p.shift + 8 * (p.byte % 4));
         }
 }
 
@@ -136,23 +143,27 @@ static uint32_t isolate(const encoding *codes, uint32_t word, int field)
     return (word & codes->mask << (codes->bits * field)) >> (codes->bits * field);
 }
 
-/* K: one chunk fills the 16 rows of a warp in four tiles; tile i, step s. */
-static void check_k_fragments(const encoding *codes, int head_dim)
+/* K: row 8 h + rr of tile i of a warp's 64 tokens. */
+static void check_k_fragment(const config *cfg, int i, int column, int h, int lane)
 {
-    static chunk_words words;
-    pack_chunk(fragment_k_place, codes, head_dim, words);
+    const encoding *codes = cfg->k.codes;
+    k_layout k = fragment_k_layout(cfg);
+    int rr = lane / 4, q = lane % 4, slice = 2 * h + rr / 4, n = i / codes->fields * k.columns + column, first = n / 4 * 4;
+    int width = k.words - first < 4 ? k.words - first : 4;
+    uint32_t at = (uint32_t)slice * k.slice_bytes / 4 + (uint32_t)(first * 16 + lane % 16 * width + n - first);
+    uint32_t fragment = isolate(codes, page_words[at], i % codes->fields);
+    for (int j = 0; j < 4; j++)
+        assert_int_equal(fragment >> (8 * j) & 0xff, code_of(codes, i + 4 * rr + 32 * h, 16 * column + 4 * q + j));
+}
+
+static void check_k_fragments(const config *cfg)
+{
+    if (cfg->page_tokens != ROW_TOKENS) return; /* slices do not depend on the page */
+    pack_page(fragment_k_place, cfg, cfg->k.codes);
     for (int lane = 0; lane < WARP; lane++)
         for (int i = 0; i < 4; i++)
-            for (int s = 0; s < head_dim / 32; s++)
-                for (int r = 0; r < 4; r++) {
-                    int kh = r / 2, h = r % 2, rr = lane / 4, q = lane % 4;
-                    int load = i / codes->fields * (head_dim / 32) + s; /* 16 bytes a lane: the four registers */
-                    uint32_t fragment = isolate(codes, words[load * 128 + lane * 4 + r], i % codes->fields);
-                    for (int j = 0; j < 4; j++) {
-                        int token = i + 4 * rr + 32 * h, channel = 32 * s + 16 * kh + 4 * q + j;
-                        assert_int_equal(fragment >> (8 * j) & 0xff, code_of(codes, token, channel));
-                    }
-                }
+            for (int column = 0; column < cfg->head_dim / 16; column++)
+                for (int h = 0; h < 2; h++) check_k_fragment(cfg, i, column, h, lane);
 }
 
 static void k_words_masked_are_tensor_core_operands(void **state)
@@ -161,27 +172,29 @@ static void k_words_masked_are_tensor_core_operands(void **state)
     for_each_shape(check_k_fragments);
 }
 
-/* V transposed: channel tile mt, step ks of 32 tokens; all four warps. */
-static void check_v_fragments(const encoding *codes, int head_dim)
+/* V transposed: channel tile mt, 16 tokens of a chunk: a half kh of a step; all warps that have channels. */
+static void check_v_fragment(const config *cfg, int mt, int slice, int h, int thread)
 {
-    static chunk_words words;
-    pack_chunk(fragment_v_place, codes, head_dim, words);
-    v_fields f = fragment_v_fields(codes, head_dim);
-    int vector = f.words < 4 ? f.words : 4;
+    const encoding *codes = cfg->v.codes;
+    v_fields f = fragment_v_fields(cfg);
+    int w = thread / WARP, rr = thread % WARP / 4, q = thread % 4;
+    if (64 * mt + 16 * w >= cfg->head_dim) return;
+    int field = h + 2 * (mt % f.tiles + f.tiles * (slice % f.halves));
+    uint32_t word = page_words[(mt / f.tiles * 128 + thread) * f.words + slice / f.halves];
+    uint32_t fragment = isolate(codes, word, field);
+    for (int j = 0; j < 4; j++) {
+        int channel = 64 * mt + 16 * w + 8 * h + rr, token = 16 * slice + 4 * q + j;
+        assert_int_equal(fragment >> (8 * j) & 0xff, code_of(codes, token, channel));
+    }
+}
+
+static void check_v_fragments(const config *cfg)
+{
+    pack_page(fragment_v_place, cfg, cfg->v.codes);
     for (int thread = 0; thread < 4 * WARP; thread++)
-        for (int mt = 0; mt < head_dim / CHANNEL_TILE; mt++)
-            for (int ks = 0; ks < CHUNK_TOKENS / 32; ks++)
-                for (int r = 0; r < 4; r++) {
-                    int kh = r / 2, h = r % 2, w = thread / WARP, rr = thread % WARP / 4, q = thread % 4;
-                    int n = ((mt / f.tiles * (2 / f.steps) + ks / f.steps) * (2 / f.halves) + kh / f.halves) * 2 + h;
-                    int field = ks % f.steps + f.steps * (mt % f.tiles + f.tiles * (kh % f.halves));
-                    uint32_t word = words[n / vector * 128 * vector + thread * vector + n % vector];
-                    uint32_t fragment = isolate(codes, word, field);
-                    for (int j = 0; j < 4; j++) {
-                        int channel = 64 * mt + 16 * w + 8 * h + rr, token = 32 * ks + 16 * kh + 4 * q + j;
-                        assert_int_equal(fragment >> (8 * j) & 0xff, code_of(codes, token, channel));
-                    }
-                }
+        for (int mt = 0; mt < (cfg->head_dim + 63) / 64; mt++)
+            for (int slice = 0; slice < fragment_v_fields(cfg).chunk_tokens / SLICE_TOKENS; slice++)
+                for (int h = 0; h < 2; h++) check_v_fragment(cfg, mt, slice, h, thread);
 }
 
 static void v_words_masked_are_tensor_core_operands(void **state)
@@ -205,8 +218,8 @@ static void the_parts_of_a_page_lie_back_to_back(void **state)
         assert_int_equal(p.k_metadata, p.v_codes + tokens * dim * (uint32_t)cfg.v.codes->bits / 8);
         assert_int_equal(p.v_metadata, p.k_metadata + tokens * METADATA_BYTES);
         assert_int_equal(p.bytes, p.v_metadata + tokens * METADATA_BYTES);
-        assert_int_equal(p.k_chunk_bytes * (tokens / CHUNK_TOKENS), p.v_codes);
-        assert_true((p.k_chunk_bytes | p.v_chunk_bytes | p.v_codes | p.k_metadata | p.v_metadata | p.bytes) % 16 == 0);
+        assert_int_equal(fragment_k_layout(&cfg).slice_bytes * (tokens / SLICE_TOKENS), p.v_codes);
+        assert_true((fragment_k_layout(&cfg).slice_bytes | p.v_chunk_bytes | p.v_codes | p.k_metadata | p.v_metadata | p.bytes) % 16 == 0);
     }
 }
 
@@ -214,8 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_place_of_its_own),
-        cmocka_unit_test(a_k_byte_holds_neighbouring_tokens),
-        cmocka_unit_test(a_v_byte_holds_tiles_and_tokens_as_documented),
+        cmocka_unit_test(a_k_byte_holds_neighbouring_tokens_of_a_slice),
+        cmocka_unit_test(a_v_byte_holds_row_halves_tiles_and_halves_as_documented),
         cmocka_unit_test(k_words_masked_are_tensor_core_operands),
         cmocka_unit_test(v_words_masked_are_tensor_core_operands),
         cmocka_unit_test(the_parts_of_a_page_lie_back_to_back),

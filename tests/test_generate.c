@@ -630,13 +630,13 @@ static uint32_t p_integer(float weight, float scale)
     return bits & 0x7fffff;
 }
 
-/* One channel's sum over a block: weights 2^(score - reference), codes where they stand in their byte, the late steps'
-   weight in P', the tile's in the output. */
+/* One channel's sum over a block: weights 2^(score - reference), codes where they stand in their byte, the place's weight in the output. */
 static void check_output(const config *cfg, uint64_t *seed, double *error, double *norm)
 {
     const encoding *codes = cfg->v.codes;
-    v_fields v = fragment_v_fields(codes, cfg->head_dim);
-    int tile = (int)(random_bits(seed) % (unsigned)(cfg->head_dim / CHANNEL_TILE)), mask = (1 << codes->bits) - 1;
+    v_fields v = fragment_v_fields(cfg);
+    int tile = (int)(random_bits(seed) % (unsigned)(cfg->head_dim / CHANNEL_TILE)), h = (int)(random_bits(seed) & 1);
+    int place = h + 2 * (tile % v.tiles), mask = (1 << codes->bits) - 1;
     float score[BLOCK], scale[BLOCK], largest = 0, best = -INFINITY;
     for (int t = 0; t < BLOCK; t++) {
         score[t] = (float)(8 * random_normal(seed));
@@ -648,16 +648,15 @@ static void check_output(const config *cfg, uint64_t *seed, double *error, doubl
     int64_t sum[3] = {0};
     double exact = 0, bound = 0;
     for (int t = 0; t < BLOCK; t++) {
-        int late = v.step_bits ? t / 32 % v.steps : 0, place = v.steps * (tile % v.tiles) + late;
         int code = (int)random_bits(seed) & mask, byte = code << (codes->bits * place);
         float weight = exp2f(score[t] - reference);
-        uint32_t x = p_integer(weight, late > 0 ? scale[t] * ldexpf(1, -v.step_bits) : scale[t]);
+        uint32_t x = p_integer(weight, scale[t]);
         assert_true(place < codes->fields && byte <= 255);
         for (int i = 0; i < 3; i++) sum[i] += byte * (int64_t)(x >> (8 * (2 - i)) & 0xff);
         exact += code * (double)weight * scale[t];
-        bound += 0.5 * ldexp(code, v.step_bits * late);
+        bound += 0.5 * code;
     }
-    double got = ldexp(combine(sum), -codes->bits * v.steps * (tile % v.tiles));
+    double got = ldexp(combine(sum), -codes->bits * place);
     bound += 0x1p-23 * exact;
     if (fabs(got - exact) > bound)
         fail_msg("%d bits, d %d: %.9g instead of %.9g, bound %.3g", codes->bits, cfg->head_dim, got, exact, bound);
@@ -671,7 +670,7 @@ static void outputs_from_p_limbs_are_as_precise_as_stated(void **state)
     uint64_t seed = 4;
     for (int w = 0; w < COUNT(bit_widths); w++)
         for (int d = 0; d < COUNT(head_dims); d++) {
-            config cfg = {.head_dim = head_dims[d], .v = {.codes = encoding_find(bit_widths[w])}};
+            config cfg = {.head_dim = head_dims[d], .page_tokens = 64, .v = {.codes = encoding_find(bit_widths[w])}};
             double error = 0, norm = 0;
             for (int round = 0; round < 50 * ROUNDS; round++) check_output(&cfg, &seed, &error, &norm);
             print_message("V of %d bits, d %d: relative error of a block's sums %.2e\n", bit_widths[w], head_dims[d],
@@ -729,14 +728,12 @@ static void masks_and_steps_of_the_kernel_are_those_computed_with_here(void **st
         uint32_t k[4] = {0}, v[4] = {0};
         for (int f = 0; f < cfg.k.codes->fields; f++) k[f] = cfg.k.codes->mask << (cfg.k.codes->bits * f);
         int v_masks = 0;
-        for (int place = 0; place < plan.v.tiles * plan.v.steps; place++)
-            if (plan.v.step_bits || place % plan.v.steps == 0) v[v_masks++] = cfg.v.codes->mask << (cfg.v.codes->bits * place);
+        for (int place = 0; place < 2 * plan.v.tiles; place++) v[v_masks++] = cfg.v.codes->mask << (cfg.v.codes->bits * place);
         check_masks(&b, "k/unpack", k, cfg.k.codes->fields);
         check_masks(&b, "v/unpack", v, v_masks);
         assert_true(has_immediate(&b, PTX_OP_mul_f32, 1.0f / FULL_SCALE));
         assert_true(has_immediate(&b, PTX_OP_add_f32, 0x1p23f));
         assert_true(has_immediate(&b, PTX_OP_add_f32, -22.9f));
-        if (plan.v.step_bits > 0) assert_true(has_immediate(&b, PTX_OP_fma_f32, ldexpf(1, -plan.v.step_bits)));
         ptx_builder_finish(&b);
     }
 }

@@ -117,8 +117,7 @@ static void check_small_areas(const decode_plan *p)
     holds(p, k->offset + k->bytes == v->offset && k->bytes % 16 == 0 && (k->bytes + v->bytes) / 16 <= (uint32_t)p->threads);
     uint32_t warps = (uint32_t)p->threads / WARP, heads = (uint32_t)p->padded_heads;
     uint32_t exchange = p->shared[SHARED_EXCHANGE].bytes / (uint32_t)p->consumers;
-    holds(p, EXCHANGE_Q_STEP + 4 * heads <= EXCHANGE_Q_SUM);
-    holds(p, EXCHANGE_Q_SUM + 4 * heads <= EXCHANGE_MAXIMA);
+    holds(p, EXCHANGE_QUERY + 16 * heads <= EXCHANGE_MAXIMA);
     holds(p, EXCHANGE_SUMS == EXCHANGE_MAXIMA && 16 * heads <= EXCHANGE_SET);
     holds(p, EXCHANGE_MAXIMA + 2 * EXCHANGE_SET <= EXCHANGE_ITEM && EXCHANGE_ITEM + 20 <= exchange);
     holds(p, SCHEDULE_RECORD * (uint32_t)p->consumers <= SCHEDULE_WARP_SUMS);
@@ -447,12 +446,11 @@ static int64_t k_byte(const encoding *codes, int tile)
     return (int64_t)(codes->mask & 0xff) << (codes->bits * (tile % codes->fields));
 }
 
-/* Byte of V's operand, all bits set: one field where it stands, or where a shift of the word has put it. */
-static int64_t v_byte(const decode_plan *p, int tile, int step)
+/* Byte of V's operand, all bits set: one field where it stands, the lower half's also where a shift of the word has put the upper one. */
+static int64_t v_byte(const decode_plan *p, int tile, int h)
 {
     const encoding *codes = p->cfg.v.codes;
-    int place = p->v.steps * (tile % p->v.tiles) + (p->v.step_bits ? step % p->v.steps : 0);
-    return (int64_t)(codes->mask & 0xff) << (codes->bits * place);
+    return (int64_t)(codes->mask & 0xff) << (codes->bits * (h + 2 * (tile % p->v.tiles)));
 }
 
 static void check_sums(const decode_plan *p, const int64_t sum[LIMBS])
@@ -484,12 +482,8 @@ static void check_value_range(const decode_plan *p)
     holds(p, p->p_limbs == LIMBS);
     for (int tile = 0; tile < p->channel_tiles; tile++) {
         int64_t sum[LIMBS] = {0};
-        for (int token = 0; token < p->block_tokens; token++) {
-            /* P' is an integer in the mantissa of 2^23 + P'; tokens of later steps come with a smaller weight */
-            int step = token / 32, late = step % 2 > 0 && p->v.step_bits > 0;
-            int64_t weight = late ? (1 << 23 >> p->v.step_bits) : (1 << 23) - 1;
-            for (int limb = 0; limb < LIMBS; limb++) sum[limb] += v_byte(p, tile, step) * p_limb_bound(weight, limb);
-        }
+        /* P' is an integer in the mantissa of 2^23 + P' */
+        for (int limb = 0; limb < LIMBS; limb++) sum[limb] = p->block_tokens * v_byte(p, tile, 1) * p_limb_bound((1 << 23) - 1, limb);
         check_sums(p, sum);
     }
 }
