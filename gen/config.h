@@ -30,11 +30,12 @@ typedef struct config {
     number_type q_type;  /* of Q: bf16 or f16 */
     number_type o_type;  /* of the output: bf16, f16 or f32 */
     number_type m_type;  /* of scale and minimum in a page */
+    bool tier;           /* some tokens stay in full precision (tier.h); always where a scheme is channel-wise */
 } config;
 
 enum { CONFIG_SPEC_MAX = 96 }; /* bytes of the longest canonical spec, with its NUL */
 
-/* Parses "sm_90a-k2t128-v2t128-d128-h8-p64[-bf16|-f16][-obf16|-of16|-of32]". On failure err names the field, its value and what is allowed;
+/* Parses "sm_90a-k2t128-v2t128-d128-h8-p64[-bf16|-f16][-obf16|-of16|-of32][-mf16|-mbf16][-tier]". On failure err names the field, its value and what is allowed;
    a scheme of the vocabulary (scheme.h) that no kernels are generated for is refused, too.
    Optional fields: the type of Q (default bf16) and of the output (default: that of Q). */
 bool config_parse(const char *spec, config *out, gen_error *err);

@@ -51,15 +51,79 @@ code_place fragment_v_place(const config *cfg, int token, int channel)
     return place;
 }
 
+/* A page's share of a side's metadata. */
+static uint32_t metadata_bytes(const config *cfg, const scheme *s)
+{
+    return (uint32_t)(scheme_block_metadata_bytes(s, cfg->head_dim) * cfg->page_tokens / scheme_block_tokens(s));
+}
+
 page_layout fragment_page_layout(const config *cfg)
 {
     uint32_t tokens = (uint32_t)cfg->page_tokens, dim = (uint32_t)cfg->head_dim;
-    uint32_t chunk = tokens < CHUNK_TOKENS ? tokens : CHUNK_TOKENS;
+    uint32_t chunk = tokens < CHUNK_TOKENS ? tokens : CHUNK_TOKENS, k_bytes = tokens * dim * (uint32_t)cfg->k.codes->bits / 8;
     page_layout p = {.v_chunk_bytes = chunk * dim * (uint32_t)cfg->v.codes->bits / 8};
-    p.k_codes = 0;
-    p.v_codes = p.k_codes + tokens * dim * (uint32_t)cfg->k.codes->bits / 8;
-    p.k_metadata = p.v_codes + tokens * dim * (uint32_t)cfg->v.codes->bits / 8;
-    p.v_metadata = p.k_metadata + tokens * METADATA_BYTES;
-    p.bytes = p.v_metadata + tokens * METADATA_BYTES;
+    uint32_t v_bytes = tokens * dim * (uint32_t)cfg->v.codes->bits / 8;
+    p.k_metadata_bytes = metadata_bytes(cfg, &cfg->k);
+    p.v_metadata_bytes = metadata_bytes(cfg, &cfg->v);
+    if (scheme_is_channel_wise(&cfg->k)) {
+        p.k_metadata = k_bytes;
+        p.v_codes = p.k_metadata + p.k_metadata_bytes;
+        p.v_metadata = p.v_codes + v_bytes;
+    } else {
+        p.v_codes = k_bytes;
+        p.k_metadata = p.v_codes + v_bytes;
+        p.v_metadata = p.k_metadata + p.k_metadata_bytes;
+    }
+    p.bytes = p.v_metadata + p.v_metadata_bytes;
     return p;
+}
+
+/* `share` is a page's part of the metadata, which begins at `begin`. */
+static metadata_place place_metadata(const config *cfg, const scheme *s, uint32_t begin, uint32_t share, int token, int channel, metadata_number number)
+{
+    int block_tokens = scheme_block_tokens(s), numbers = scheme_is_symmetric(s) ? 1 : 2;
+    int64_t block = token / block_tokens, block_bytes = scheme_block_metadata_bytes(s, cfg->head_dim);
+    int64_t index = scheme_is_channel_wise(s) ? (number == METADATA_SCALE ? 0 : cfg->head_dim) + channel
+                                              : channel / s->group * numbers + (numbers == 2 && number == METADATA_SCALE);
+    int64_t at = block * block_bytes + index * METADATA_NUMBER_BYTES; /* in the metadata of all pages, back to back */
+    return (metadata_place){(int)(at / share), begin + (uint32_t)(at % share)};
+}
+
+metadata_place fragment_k_metadata(const config *cfg, int token, int channel, metadata_number number)
+{
+    page_layout p = fragment_page_layout(cfg);
+    return place_metadata(cfg, &cfg->k, p.k_metadata, p.k_metadata_bytes, token, channel, number);
+}
+
+metadata_place fragment_v_metadata(const config *cfg, int token, int channel, metadata_number number)
+{
+    page_layout p = fragment_page_layout(cfg);
+    return place_metadata(cfg, &cfg->v, p.v_metadata, p.v_metadata_bytes, token, channel, number);
+}
+
+/* Number (row, column) of a 16 x 16 fragment. */
+static uint32_t tier_fragment_place(int row, int column)
+{
+    int rr = row % 8, h = row / 8, q = column % 8 / 2, j = column % 2, kh = column / 8;
+    return (uint32_t)((rr * 4 + q) * 16 + (2 * kh + h) * 4 + j * 2);
+}
+
+static uint32_t tier_fragment(int head_dim, int token, int channel)
+{
+    return (uint32_t)((token / SLICE_TOKENS * (head_dim / COLUMN) + channel / COLUMN) * TIER_FRAGMENT_BYTES);
+}
+
+uint32_t fragment_tier_k(int head_dim, int token, int channel)
+{
+    return tier_fragment(head_dim, token, channel) + tier_fragment_place(token % SLICE_TOKENS, channel % COLUMN);
+}
+
+uint32_t fragment_tier_v(int head_dim, int token, int channel)
+{
+    return fragment_tier_bytes(head_dim) / 2 + tier_fragment(head_dim, token, channel) + tier_fragment_place(channel % COLUMN, token % SLICE_TOKENS);
+}
+
+uint32_t fragment_tier_bytes(int head_dim)
+{
+    return (uint32_t)(2 * TIER_PAGE_TOKENS * head_dim * 2);
 }

@@ -1,7 +1,10 @@
 /* Where codes and metadata lie in a page, and how that order matches the tensor core's operand fragments.
  *
- * A page of one KV head holds, back to back: K codes, V codes, K metadata, V metadata. Metadata are (scale, minimum) pairs of 16-bit numbers, one
- * pair a token; the minimum lies in the low half of the 32-bit word, the scale in the high half.
+ * A page of one KV head holds, back to back: K codes, V codes, K metadata, V metadata; with channel-wise K its metadata follow its codes, since they are
+ * wanted together: K codes, K metadata, V codes, V metadata. Metadata are 16-bit numbers.
+ *   Token-wise: for each token its groups of channels one after the other, each {minimum, scale}, or the scale alone.
+ *   Channel-wise: for each group of tokens the scales of all channels, then the minima of all channels. A group larger than a page lies in its pages in equal
+ *   parts, cut where they fall: with groups of two pages the first holds the scales and the second the minima.
  *
  * K (first product, A = K: 16 tokens x 32 channels for a warp and instruction). Codes are stored by slices of 16 tokens, so the order does not depend
  * on the page size. Token t of a slice is row rr = t / 4 of the slice's four and tile i = t % 4: four neighbouring tokens are the four tiles of one
@@ -27,6 +30,7 @@ enum {
     SLICE_TOKENS = 16,    /* tokens whose K codes lie together */
     CHANNEL_TILE = 64,    /* channels of one V tile */
     METADATA_BYTES = 4,   /* of one (scale, minimum) pair */
+    METADATA_NUMBER_BYTES = 2,
     LAYOUT_VERSION = 2    /* of everything this file describes */
 };
 
@@ -63,9 +67,31 @@ v_fields fragment_v_fields(const config *cfg);
 typedef struct page_layout {
     uint32_t v_chunk_bytes;
     uint32_t k_codes, v_codes, k_metadata, v_metadata; /* offsets */
+    uint32_t k_metadata_bytes, v_metadata_bytes;
     uint32_t bytes;
 } page_layout;
 
 page_layout fragment_page_layout(const config *cfg);
+
+/* Where one metadata number of K or V lies: a page of the sequence's quantised tokens, counted from its first, and a byte offset in the page. */
+typedef struct metadata_place {
+    int page;
+    uint32_t byte;
+} metadata_place;
+
+/* The scale, or the minimum, of the group that a token's channel belongs to; the token counts from the sequence's first quantised one. */
+typedef enum metadata_number { METADATA_SCALE, METADATA_MINIMUM } metadata_number;
+metadata_place fragment_k_metadata(const config *cfg, int token, int channel, metadata_number number);
+metadata_place fragment_v_metadata(const config *cfg, int token, int channel, metadata_number number);
+
+/* A page of the full-precision tier (tier.h) holds TIER_PAGE_TOKENS tokens of one KV head, numbers of the type of Q: K, then V, each by slices of 16 tokens and
+ * columns of 16 channels, a fragment of 512 bytes each. Lane rr * 4 + q has 16 bytes of it, registers r = 0 .. 3 of two numbers each.
+ *   K (A = K, 16 tokens x 16 channels): token t % 16 = rr + 8 h, channel c % 16 = 2 q + j + 8 kh is number j of register 2 kh + h.
+ *   V (A = V transposed, 16 channels x 16 tokens): channel c % 16 = rr + 8 h, token t % 16 = 2 q + j + 8 kh likewise. */
+enum { TIER_PAGE_TOKENS = 32, TIER_FRAGMENT_BYTES = 512 };
+
+uint32_t fragment_tier_k(int head_dim, int token, int channel); /* byte offset in the page; token in the page */
+uint32_t fragment_tier_v(int head_dim, int token, int channel);
+uint32_t fragment_tier_bytes(int head_dim); /* of the page of one KV head */
 
 #endif

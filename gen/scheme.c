@@ -22,7 +22,7 @@ static const grouping_row groupings[GROUPINGS] = {
                                       .metadata_numbers = 1},
 };
 
-enum { METADATA_NUMBER_BYTES = 2 };
+enum { NUMBER_BYTES = 2 /* of a scale or a minimum */ };
 
 const grouping_row *grouping_info(grouping way)
 {
@@ -101,6 +101,11 @@ bool scheme_is_symmetric(const scheme *s)
     return groupings[s->direction].metadata_numbers == 1;
 }
 
+bool scheme_is_channel_wise(const scheme *s)
+{
+    return groupings[s->direction].along_tokens;
+}
+
 int scheme_block_tokens(const scheme *s)
 {
     return groupings[s->direction].along_tokens ? s->group : 1;
@@ -118,7 +123,7 @@ int scheme_block_code_bytes(const scheme *s, int head_dim)
 
 int scheme_block_metadata_bytes(const scheme *s, int head_dim)
 {
-    return scheme_block_groups(s, head_dim) * groupings[s->direction].metadata_numbers * METADATA_NUMBER_BYTES;
+    return scheme_block_groups(s, head_dim) * groupings[s->direction].metadata_numbers * NUMBER_BYTES;
 }
 
 int scheme_quantised_tokens(const scheme *s, int tokens, int sink, int recent)

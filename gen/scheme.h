@@ -53,6 +53,7 @@ bool scheme_check(char letter, const scheme *s, int head_dim, gen_error *err);
 bool scheme_check_kernels(char letter, const scheme *s, int head_dim, gen_error *err);
 
 bool scheme_is_symmetric(const scheme *s);
+bool scheme_is_channel_wise(const scheme *s); /* groups go along the tokens */
 
 /* A block is what is quantised at a time, of one KV head: one token, or `group` tokens. The bytes are exact. */
 int scheme_block_tokens(const scheme *s);

@@ -53,7 +53,7 @@ static fixture *make_fixture(bool csr)
     f->pool_bytes = (size_t)(PAGES * page_stride);
     fill_table(f, csr);
     f->actual = (reference_cache){&f->cfg,  memory_of(f->pool_bytes, 0), page_stride, head_stride,
-                                  f->table, csr ? f->indptr : NULL,      TABLE_STRIDE};
+                                  f->table, csr ? f->indptr : NULL,      TABLE_STRIDE, NULL};
     f->expected = f->actual;
     f->expected.pages = memory_of(f->pool_bytes, 0);
     for (size_t i = 0; i < f->pool_bytes; i++)

@@ -146,6 +146,12 @@ float reference_dequantise_symmetric(number_type m_type, int bits, uint32_t meta
     return reference_widen(m_type, (uint16_t)(metadata >> 16)) * ((float)code - (float)((1 << bits) - 1) / 2);
 }
 
+uint32_t reference_quantise_group(const scheme *s, number_type m_type, const float *x, uint8_t *codes)
+{
+    return scheme_is_symmetric(s) ? reference_quantise_symmetric(m_type, s->codes->bits, x, s->group, codes)
+                                  : reference_quantise(m_type, s->codes->bits, x, s->group, codes);
+}
+
 /* ---- Pages ---- */
 
 static const scheme *side_scheme(const config *cfg, reference_side side)
@@ -196,55 +202,141 @@ uint32_t reference_page_load(const config *cfg, const void *page, reference_side
     return metadata;
 }
 
+static uint8_t *find_page(uint8_t *pages, const int32_t *table, const int32_t *indptr, int64_t stride, int64_t page_stride, int sequence, int index)
+{
+    int64_t row = indptr != NULL ? indptr[sequence] : sequence * stride;
+    return pages + table[row + index] * page_stride;
+}
+
+static uint8_t *page_at(const reference_cache *c, int sequence, int head, int index)
+{
+    return find_page(c->pages, c->page_table, c->page_indptr, c->table_stride, c->page_stride, sequence, index) + head * c->head_stride;
+}
+
 uint8_t *reference_page(const reference_cache *cache, int sequence, int head, int token)
 {
-    int64_t row = cache->page_indptr != NULL ? cache->page_indptr[sequence] : (int64_t)sequence * cache->table_stride;
-    int32_t page = cache->page_table[row + token / cache->cfg->page_tokens];
-    return cache->pages + page * cache->page_stride + head * cache->head_stride;
+    return page_at(cache, sequence, head, token / cache->cfg->page_tokens);
+}
+
+static uint16_t *metadata_at(const reference_cache *cache, reference_side side, int sequence, int head, int token, int channel, metadata_number number)
+{
+    metadata_place place = side == REFERENCE_K ? fragment_k_metadata(cache->cfg, token, channel, number)
+                                               : fragment_v_metadata(cache->cfg, token, channel, number);
+    return (uint16_t *)(void *)(page_at(cache, sequence, head, place.page) + place.byte);
+}
+
+/* Group g of a block: its first channel, and the way from one of its values to the next. */
+static int group_channel(const scheme *s, int g)
+{
+    return scheme_is_channel_wise(s) ? g : g * s->group;
 }
 
 void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token,
                       const float *x)
 {
     const config *cfg = cache->cfg;
-    uint8_t codes[REFERENCE_HEAD_DIM_MAX];
-    uint32_t metadata = reference_quantise(cfg->m_type, side_scheme(cfg, side)->codes->bits, x, cfg->head_dim, codes);
-    reference_page_store(cfg, reference_page(cache, sequence, head, token), side, token % cfg->page_tokens, codes,
-                         metadata);
+    const scheme *s = side_scheme(cfg, side);
+    int dim = cfg->head_dim, block = scheme_block_tokens(s), step = scheme_is_channel_wise(s) ? dim : 1;
+    unsigned mask = (1u << s->codes->bits) - 1;
+    for (int g = 0; g < scheme_block_groups(s, dim); g++) {
+        float group[REFERENCE_HEAD_DIM_MAX];
+        uint8_t codes[REFERENCE_HEAD_DIM_MAX];
+        int first = group_channel(s, g);
+        for (int i = 0; i < s->group; i++) group[i] = x[first + i * step];
+        uint32_t metadata = reference_quantise_group(s, cfg->m_type, group, codes);
+        *metadata_at(cache, side, sequence, head, token, first, METADATA_SCALE) = (uint16_t)(metadata >> 16);
+        if (!scheme_is_symmetric(s)) *metadata_at(cache, side, sequence, head, token, first, METADATA_MINIMUM) = (uint16_t)metadata;
+        for (int i = 0; i < s->group; i++) {
+            int t = token + (block > 1 ? i : 0), c = block > 1 ? first : first + i;
+            uint8_t *in = reference_page(cache, sequence, head, t) + codes_offset(cfg, side);
+            code_place p = place_of(cfg, side, t % cfg->page_tokens, c);
+            in[p.byte] = (uint8_t)((in[p.byte] & ~(mask << p.shift)) | (unsigned)codes[i] << p.shift);
+        }
+    }
 }
 
-/* Dequantises the first `tokens` tokens of a page; places [page_tokens][head_dim] are those of its codes. */
-static void gather_page(const config *cfg, const uint8_t *page, reference_side side, const code_place *places,
-                        int tokens, float *out)
+static uint16_t *tier_number(const reference_cache *cache, reference_side side, int sequence, int head, int token, int channel)
 {
-    unsigned mask = (1u << side_scheme(cfg, side)->codes->bits) - 1;
+    const reference_tier *t = cache->tier;
+    int slot = tier_slot(&t->shape, token), dim = cache->cfg->head_dim;
+    uint8_t *page = find_page(t->pages, t->page_table, t->page_indptr, t->table_stride, t->page_stride, sequence, slot / TIER_PAGE_TOKENS) + head * t->head_stride;
+    slot %= TIER_PAGE_TOKENS;
+    return (uint16_t *)(void *)(page + (side == REFERENCE_K ? fragment_tier_k(dim, slot, channel) : fragment_tier_v(dim, slot, channel)));
+}
+
+void reference_tier_store(const reference_cache *cache, reference_side side, int sequence, int head, int token,
+                          const float *x)
+{
+    for (int c = 0; c < cache->cfg->head_dim; c++)
+        *tier_number(cache, side, sequence, head, token, c) = reference_narrow(cache->cfg->q_type, x[c]);
+}
+
+int reference_quantised(const reference_cache *cache, int length)
+{
+    return cache->tier != NULL ? tier_quantised(cache->cfg, &cache->tier->shape, length) : length;
+}
+
+int reference_first_quantised(const reference_cache *cache)
+{
+    return cache->tier != NULL ? cache->tier->shape.sink : 0;
+}
+
+void reference_put(const reference_cache *cache, reference_side side, int sequence, int head, int length, const float *x)
+{
+    int dim = cache->cfg->head_dim, block = scheme_block_tokens(side_scheme(cache->cfg, side));
+    int first = reference_first_quantised(cache), quantised = reference_quantised(cache, length);
+    for (int t = 0; t < quantised; t += block)
+        reference_append(cache, side, sequence, head, t, x + (size_t)(first + t) * (size_t)dim);
+    for (int t = 0; t < length; t++)
+        if (cache->tier != NULL && (t < first || t >= first + quantised)) reference_tier_store(cache, side, sequence, head, t, x + (size_t)t * (size_t)dim);
+}
+
+/* The values of all codes of a block's groups. */
+static void read_values(const reference_cache *cache, reference_side side, int sequence, int head, int token, float values[][16])
+{
+    const scheme *s = side_scheme(cache->cfg, side);
+    number_type m_type = cache->cfg->m_type;
+    int bits = s->codes->bits;
+    for (int g = 0; g < scheme_block_groups(s, cache->cfg->head_dim); g++) {
+        int channel = group_channel(s, g);
+        uint32_t metadata = (uint32_t)*metadata_at(cache, side, sequence, head, token, channel, METADATA_SCALE) << 16;
+        if (!scheme_is_symmetric(s)) metadata |= *metadata_at(cache, side, sequence, head, token, channel, METADATA_MINIMUM);
+        for (int code = 0; code < 1 << bits; code++)
+            values[g][code] = scheme_is_symmetric(s) ? reference_dequantise_symmetric(m_type, bits, metadata, code)
+                                                     : reference_dequantise(m_type, metadata, code);
+    }
+}
+
+/* Quantised tokens 0 .. tokens - 1 into out [tokens][head_dim]; places [page_tokens][head_dim] are those of a page's codes. */
+static void gather_quantised(const reference_cache *cache, reference_side side, int sequence, int head, int tokens, const code_place *places, float *out)
+{
+    const config *cfg = cache->cfg;
+    const scheme *s = side_scheme(cfg, side);
+    unsigned mask = (1u << s->codes->bits) - 1;
+    int block = scheme_block_tokens(s);
+    float values[REFERENCE_HEAD_DIM_MAX][16];
     for (int t = 0; t < tokens; t++) {
-        const uint8_t *in = page + codes_offset(cfg, side);
-        const code_place *row = places + t * cfg->head_dim;
-        float value[16]; /* of each code */
-        uint32_t metadata;
-        memcpy(&metadata, page + metadata_offset(cfg, side, t), sizeof metadata);
-        for (unsigned code = 0; code <= mask; code++)
-            value[code] = reference_dequantise(cfg->m_type, metadata, (int)code);
-        for (int c = 0; c < cfg->head_dim; c++) *out++ = value[in[row[c].byte] >> row[c].shift & mask];
+        if (t % block == 0) read_values(cache, side, sequence, head, t, values);
+        const uint8_t *in = reference_page(cache, sequence, head, t) + codes_offset(cfg, side);
+        const code_place *row = places + t % cfg->page_tokens * cfg->head_dim;
+        for (int c = 0; c < cfg->head_dim; c++) *out++ = values[block > 1 ? c : c / s->group][in[row[c].byte] >> row[c].shift & mask];
     }
 }
 
 bool reference_gather(const reference_cache *cache, int sequence, int head, int tokens, float *k, float *v)
 {
     const config *cfg = cache->cfg;
-    code_place *places = malloc((size_t)(cfg->page_tokens * cfg->head_dim) * sizeof *places);
+    int dim = cfg->head_dim, first = reference_first_quantised(cache), quantised = reference_quantised(cache, tokens);
+    code_place *places = malloc((size_t)(cfg->page_tokens * dim) * sizeof *places);
     if (places == NULL) return false;
     for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
         float *out = side == REFERENCE_K ? k : v;
         if (out == NULL) continue;
-        for (int i = 0; i < cfg->page_tokens * cfg->head_dim; i++)
-            places[i] = place_of(cfg, (reference_side)side, i / cfg->head_dim, i % cfg->head_dim);
-        for (int t = 0; t < tokens; t += cfg->page_tokens) {
-            int count = tokens - t < cfg->page_tokens ? tokens - t : cfg->page_tokens;
-            gather_page(cfg, reference_page(cache, sequence, head, t), (reference_side)side, places, count,
-                        out + (size_t)t * (size_t)cfg->head_dim);
-        }
+        for (int i = 0; i < cfg->page_tokens * dim; i++) places[i] = place_of(cfg, (reference_side)side, i / dim, i % dim);
+        gather_quantised(cache, (reference_side)side, sequence, head, quantised, places, out + (size_t)first * (size_t)dim);
+        for (int t = 0; t < tokens; t++)
+            for (int c = 0; c < dim && (t < first || t >= first + quantised); c++)
+                out[(size_t)t * (size_t)dim + (size_t)c] = reference_widen(cfg->q_type, *tier_number(cache, (reference_side)side, sequence, head, t, c));
     }
     free(places);
     return true;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "config.h"
+#include "tier.h"
 
 /* ---- Numbers ---- */
 
@@ -43,15 +44,27 @@ float reference_dequantise(number_type m_type, uint32_t metadata, int code); /* 
 uint32_t reference_quantise_symmetric(number_type m_type, int bits, const float *x, int count, uint8_t *codes);
 float reference_dequantise_symmetric(number_type m_type, int bits, uint32_t metadata, int code);
 
+/* By the scheme: symmetric or not, its bits, its group. */
+uint32_t reference_quantise_group(const scheme *s, number_type m_type, const float *x, uint8_t *codes);
+
 /* ---- Pages on the host ---- */
 
 typedef enum reference_side { REFERENCE_K, REFERENCE_V } reference_side;
 
-/* One row (a token of one KV head) of a page of one KV head. Token counts from the beginning of the page. */
+/* One row (a token of one KV head) of a page of one KV head, with one metadata word for the whole head. Token counts from the beginning of the page. */
 void reference_page_store(const config *cfg, void *page, reference_side side, int token, const uint8_t *codes,
                           uint32_t metadata);
 uint32_t reference_page_load(const config *cfg, const void *page, reference_side side, int token,
                              uint8_t *codes); /* returns metadata */
+
+/* The pages of the full-precision tier, as the kernels see them. */
+typedef struct reference_tier {
+    uint8_t *pages;
+    int64_t page_stride, head_stride;
+    const int32_t *page_table, *page_indptr;
+    int32_t table_stride;
+    tier_shape shape;
+} reference_tier;
 
 /* A paged cache in host memory, described as the kernels see it; owns nothing. */
 typedef struct reference_cache {
@@ -60,17 +73,29 @@ typedef struct reference_cache {
     int64_t page_stride, head_stride;        /* bytes */
     const int32_t *page_table, *page_indptr; /* page_indptr NULL: padded */
     int32_t table_stride;                    /* entries of a padded row */
+    const reference_tier *tier;              /* NULL: all tokens are quantised */
 } reference_cache;
 
-/* The page of a token of a sequence and KV head. */
+/* The page of a quantised token of a sequence and KV head. */
 uint8_t *reference_page(const reference_cache *cache, int sequence, int head, int token);
 
-/* Quantises head_dim values and stores them as one token of K or V. */
+/* Quantises one block of the side's scheme, x [scheme_block_tokens][head_dim], and stores it from quantised token `token` on. */
 void reference_append(const reference_cache *cache, reference_side side, int sequence, int head, int token,
                       const float *x);
 
-/* Dequantises tokens 0 .. tokens - 1 of a sequence and KV head into k and v [tokens][head_dim]; either may be NULL.
-   About 5 ns a number. False if memory ran out. */
+/* Stores head_dim numbers, narrowed to the type of Q, as a token's K or V in the tier. */
+void reference_tier_store(const reference_cache *cache, reference_side side, int sequence, int head, int token,
+                          const float *x);
+
+/* How many tokens of a sequence of that length are quantised, and the first of them. */
+int reference_quantised(const reference_cache *cache, int length);
+int reference_first_quantised(const reference_cache *cache);
+
+/* Puts a sequence's K or V, x [length][head_dim], where each token belongs. */
+void reference_put(const reference_cache *cache, reference_side side, int sequence, int head, int length, const float *x);
+
+/* What a sequence of `tokens` tokens holds of a KV head, as k and v [tokens][head_dim]; either may be NULL. About 5 ns a number. False if memory
+   ran out. */
 bool reference_gather(const reference_cache *cache, int sequence, int head, int tokens, float *k, float *v);
 
 /* ---- Attention in float64 ---- */

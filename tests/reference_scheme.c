@@ -4,19 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t quantise_group(const scheme *s, number_type m_type, const float *x, uint8_t *codes)
-{
-    return scheme_is_symmetric(s) ? reference_quantise_symmetric(m_type, s->codes->bits, x, s->group, codes)
-                                  : reference_quantise(m_type, s->codes->bits, x, s->group, codes);
-}
-
 /* A group along the tokens is a column of the block, gathered first. */
 static uint32_t quantise_column(const scheme *s, number_type m_type, const float *x, int dim, uint8_t *codes)
 {
     float column[SCHEME_GROUP_TOKENS_MAX];
     uint8_t column_codes[SCHEME_GROUP_TOKENS_MAX];
     for (int t = 0; t < s->group; t++) column[t] = x[t * dim];
-    uint32_t metadata = quantise_group(s, m_type, column, column_codes);
+    uint32_t metadata = reference_quantise_group(s, m_type, column, column_codes);
     for (int t = 0; t < s->group; t++) codes[t * dim] = column_codes[t];
     return metadata;
 }
@@ -27,7 +21,7 @@ void reference_scheme_quantise(const scheme *s, number_type m_type, const float 
     bool columns = grouping_info(s->direction)->along_tokens;
     for (int g = 0; g < scheme_block_groups(s, dim); g++)
         metadata[g] = columns ? quantise_column(s, m_type, x + g, dim, codes + g)
-                              : quantise_group(s, m_type, x + g * s->group, codes + g * s->group);
+                              : reference_quantise_group(s, m_type, x + g * s->group, codes + g * s->group);
 }
 
 void reference_scheme_dequantise(const scheme *s, number_type m_type, const uint8_t *codes, const uint32_t *metadata,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fragment.h"
+#include "tier.h"
 
 enum { CODES_MAX = 256 * 256, WARP = 32, ROW_TOKENS = 64 /* of a warp in the first product */ };
 
@@ -25,7 +26,8 @@ static void for_each_shape(void (*check)(const config *cfg))
         for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++)
             for (size_t p = 0; p < sizeof pages / sizeof *pages; p++) {
                 const encoding *codes = encoding_find(bit_widths[b]);
-                config cfg = {.head_dim = head_dims[d], .page_tokens = pages[p], .k.codes = codes, .v.codes = codes};
+                config cfg = {.head_dim = head_dims[d], .page_tokens = pages[p], .k = {codes, GROUP_TOKEN_WISE, head_dims[d]}};
+                cfg.v = cfg.k;
                 if (fragment_v_fields(&cfg).words > 0) check(&cfg);
             }
 }
@@ -223,6 +225,138 @@ static void the_parts_of_a_page_lie_back_to_back(void **state)
     }
 }
 
+/* ---- Metadata ---- */
+
+/* Calls check for every pair of a scheme with itself, and every page that it can have. */
+static void for_each_scheme(void (*check)(const config *cfg))
+{
+    for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++)
+        for (size_t p = 0; p < sizeof pages / sizeof *pages; p++) {
+            scheme schemes[SCHEMES_MAX];
+            int count = scheme_list(head_dims[d], schemes);
+            for (int i = 0; i < count; i++) {
+                config cfg = {.head_dim = head_dims[d], .page_tokens = pages[p], .k = schemes[i], .v = schemes[i]};
+                if (2 * pages[p] >= scheme_block_tokens(&schemes[i])) check(&cfg);
+            }
+        }
+}
+
+enum { METADATA_PAGES = 8, PAGE_BYTES_MAX = 256 * 256 + 256 * 64 };
+
+/* Numbers of a few pages' metadata, each in a place of its own, and all of the places taken. */
+static void check_metadata(const config *cfg)
+{
+    static uint8_t taken[METADATA_PAGES][PAGE_BYTES_MAX];
+    page_layout p = fragment_page_layout(cfg);
+    const scheme *s = &cfg->k;
+    int tokens = 256 > cfg->page_tokens ? 256 : cfg->page_tokens, used = tokens / cfg->page_tokens < METADATA_PAGES ? tokens / cfg->page_tokens : METADATA_PAGES;
+    memset(taken, 0, sizeof taken);
+    assert_true(p.bytes <= PAGE_BYTES_MAX);
+    for (int t = 0; t < used * cfg->page_tokens; t += scheme_block_tokens(s))
+        for (int c = 0; c < cfg->head_dim; c += scheme_is_channel_wise(s) ? 1 : s->group)
+            for (int side = 0; side < 2; side++)
+                for (int n = 0; n < (scheme_is_symmetric(s) ? 1 : 2); n++) {
+                    metadata_place place = side == 0 ? fragment_k_metadata(cfg, t, c, (metadata_number)n) : fragment_v_metadata(cfg, t, c, (metadata_number)n);
+                    uint32_t begin = side == 0 ? p.k_metadata : p.v_metadata, bytes = side == 0 ? p.k_metadata_bytes : p.v_metadata_bytes;
+                    assert_true(place.page < used && place.byte % 2 == 0 && place.byte >= begin && place.byte + 2 <= begin + bytes);
+                    assert_int_equal(taken[place.page][place.byte], 0);
+                    taken[place.page][place.byte] = 1;
+                }
+    for (int page = 0; page < used; page++)
+        for (uint32_t at = 0; at < p.bytes; at += 2)
+            assert_int_equal(taken[page][at], (at >= p.k_metadata && at < p.k_metadata + p.k_metadata_bytes) || (at >= p.v_metadata && at < p.v_metadata + p.v_metadata_bytes));
+}
+
+static void every_metadata_number_has_a_place_of_its_own(void **state)
+{
+    (void)state;
+    for_each_scheme(check_metadata);
+}
+
+static void check_parts(const config *cfg)
+{
+    page_layout p = fragment_page_layout(cfg);
+    uint32_t codes = (uint32_t)(cfg->page_tokens * cfg->head_dim * cfg->k.codes->bits / 8);
+    bool channel_wise = scheme_is_channel_wise(&cfg->k);
+    assert_int_equal(p.k_codes, 0);
+    assert_int_equal(channel_wise ? p.k_metadata : p.v_codes, codes);
+    assert_int_equal(channel_wise ? p.v_codes : p.k_metadata, channel_wise ? codes + p.k_metadata_bytes : 2 * codes);
+    assert_int_equal(p.v_metadata, 2 * codes + p.k_metadata_bytes);
+    assert_int_equal(p.bytes, p.v_metadata + p.v_metadata_bytes);
+    assert_int_equal(p.k_metadata_bytes * (uint32_t)scheme_block_tokens(&cfg->k), (uint32_t)(cfg->page_tokens * scheme_block_metadata_bytes(&cfg->k, cfg->head_dim)));
+    assert_true((p.k_metadata_bytes | p.v_metadata_bytes | p.v_codes | p.bytes) % 16 == 0);
+}
+
+static void parts_of_a_page_have_the_bytes_of_their_scheme_and_are_aligned(void **state)
+{
+    (void)state;
+    for_each_scheme(check_parts);
+}
+
+static void the_scales_of_a_group_of_two_pages_lie_in_the_first(void **state)
+{
+    (void)state;
+    config cfg = {.head_dim = 128, .page_tokens = 64, .k = {encoding_find(2), GROUP_CHANNEL_WISE, 128}, .v = {encoding_find(2), GROUP_TOKEN_WISE, 128}};
+    for (int c = 0; c < 128; c++) {
+        metadata_place scale = fragment_k_metadata(&cfg, 300, c, METADATA_SCALE), minimum = fragment_k_metadata(&cfg, 300, c, METADATA_MINIMUM);
+        assert_true(scale.page == 4 && minimum.page == 5);
+        assert_int_equal(scale.byte, 2048 + 2 * c);
+        assert_int_equal(minimum.byte, scale.byte);
+    }
+}
+
+/* ---- The full-precision tier ---- */
+
+static void numbers_of_the_tier_are_fragments(void **state)
+{
+    (void)state;
+    static uint8_t taken[2 * TIER_PAGE_TOKENS * 256 * 2];
+    for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+        int dim = head_dims[d];
+        memset(taken, 0, sizeof taken);
+        for (int t = 0; t < TIER_PAGE_TOKENS; t++)
+            for (int c = 0; c < dim; c++) {
+                uint32_t k = fragment_tier_k(dim, t, c), v = fragment_tier_v(dim, t, c), bytes = fragment_tier_bytes(dim);
+                assert_true(k % 2 == 0 && k < bytes / 2 && v % 2 == 0 && v >= bytes / 2 && v < bytes);
+                assert_true(taken[k]++ == 0 && taken[v]++ == 0);
+                /* row and column of the 16 x 16 fragment that registers of a lane hold (mma.m16n8k16, A) */
+                for (int side = 0; side < 2; side++) {
+                    uint32_t at = (side ? v - bytes / 2 : k) % TIER_FRAGMENT_BYTES, fragment = (side ? v - bytes / 2 : k) / TIER_FRAGMENT_BYTES;
+                    int lane = (int)at / 16, r = (int)at % 16 / 4, j = (int)at % 4 / 2;
+                    int row = lane / 4 + r % 2 * 8, column = lane % 4 * 2 + j + r / 2 * 8;
+                    assert_int_equal(fragment, t / 16 * (dim / 16) + c / 16);
+                    assert_int_equal(row, (side ? c : t) % 16);
+                    assert_int_equal(column, (side ? t : c) % 16);
+                }
+            }
+    }
+}
+
+static void the_tier_follows_from_the_length(void **state)
+{
+    (void)state;
+    const config cfg = {.head_dim = 128, .page_tokens = 64, .k = {encoding_find(2), GROUP_CHANNEL_WISE, 128}, .v = {encoding_find(2), GROUP_TOKEN_WISE, 128}};
+    assert_int_equal(tier_block_tokens(&cfg), 128);
+    for (int sink = 0; sink <= 40; sink += 20)
+        for (int window = 0; window <= 100; window += 50) {
+            tier_shape tier = {sink, window, (int)tier_slots_least(&cfg, sink, window)};
+            assert_true(tier.slots % TIER_PAGE_TOKENS == 0 && tier_ring_begin(&tier) >= sink);
+            for (int length = 0; length < 1000; length++) {
+                int quantised = tier_quantised(&cfg, &tier, length), slots[1024], count = 0;
+                assert_int_equal(quantised % 128, 0);
+                if (length >= sink + window) assert_true(length - sink - quantised >= window && length - sink - quantised < window + 128);
+                else assert_int_equal(quantised, 0);
+                for (int t = 0; t < length; t++) {
+                    if (t >= sink && t < sink + quantised) continue;
+                    int slot = tier_slot(&tier, t);
+                    assert_true(slot >= 0 && slot < tier.slots);
+                    for (int i = 0; i < count; i++) assert_true(slots[i] != slot);
+                    slots[count++] = slot;
+                }
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +366,11 @@ int main(void)
         cmocka_unit_test(k_words_masked_are_tensor_core_operands),
         cmocka_unit_test(v_words_masked_are_tensor_core_operands),
         cmocka_unit_test(the_parts_of_a_page_lie_back_to_back),
+        cmocka_unit_test(every_metadata_number_has_a_place_of_its_own),
+        cmocka_unit_test(parts_of_a_page_have_the_bytes_of_their_scheme_and_are_aligned),
+        cmocka_unit_test(the_scales_of_a_group_of_two_pages_lie_in_the_first),
+        cmocka_unit_test(numbers_of_the_tier_are_fragments),
+        cmocka_unit_test(the_tier_follows_from_the_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

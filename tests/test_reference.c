@@ -12,6 +12,7 @@
 
 #include "fragment.h"
 #include "reference.h"
+#include "reference_scheme.h"
 
 /* ---- Numbers ---- */
 
@@ -209,7 +210,7 @@ static void gathering_equals_loading_each_token(void **state)
     uint8_t *pages = calloc(PAGES, page_bytes * 2);
     float *k = malloc(sizeof(float) * TOKENS * DIM), *v = malloc(sizeof(float) * TOKENS * DIM), x[DIM];
     assert_true(pages != NULL && k != NULL && v != NULL);
-    reference_cache cache = {&cfg, pages, page_bytes * 2, page_bytes, table, indptr, 0};
+    reference_cache cache = {&cfg, pages, page_bytes * 2, page_bytes, table, indptr, 0, NULL};
     reference_rng rng;
     reference_seed(&rng, 3);
     for (int t = 0; t < TOKENS; t++)
@@ -383,6 +384,39 @@ static void data_have_the_scores_they_promise(void **state)
     free(q);
 }
 
+/* What reference_put stores of a sequence, under every pair of a scheme with itself, with and without a tier, is what reference_scheme_cache says. */
+static void a_cache_of_any_scheme_holds_what_the_scheme_says(void **state)
+{
+    (void)state;
+    enum { DIM = 128, TOKENS = 700, PAGES = 16, SINK = 7, WINDOW = 50 };
+    static const int lengths[] = {0, 1, 7, 57, 58, 185, 186, 400, TOKENS};
+    static uint8_t pages[PAGES * 40000], tier_pages[PAGES * 40000];
+    static float x[TOKENS * DIM], want[TOKENS * DIM], got[TOKENS * DIM];
+    int32_t table[PAGES], tier_table[PAGES];
+    for (int i = 0; i < PAGES; i++) table[i] = (i * 5 + 3) % PAGES, tier_table[i] = (i * 7 + 2) % PAGES;
+    scheme schemes[SCHEMES_MAX];
+    int count = scheme_list(DIM, schemes);
+    reference_rng rng;
+    reference_seed(&rng, 5);
+    for (int i = 0; i < TOKENS * DIM; i++) x[i] = reference_from_bf16(reference_to_bf16((float)reference_normal(&rng)));
+    for (int i = 0; i < 2 * count; i++) {
+        const scheme *s = &schemes[i / 2];
+        config cfg = {.target = target_row(0), .k = *s, .v = *s, .head_dim = DIM, .heads = 1, .page_tokens = 64, .q_type = NUMBER_BF16, .m_type = i % 2 ? NUMBER_BF16 : NUMBER_F16, .tier = true};
+        reference_tier tier = {tier_pages, 40000, 20000, tier_table, NULL, PAGES, {SINK, WINDOW, (int)tier_slots_least(&cfg, SINK, WINDOW)}};
+        reference_cache cache = {&cfg, pages, 40000, 20000, table, NULL, PAGES, &tier};
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+            for (int side = REFERENCE_K; side <= REFERENCE_V; side++) {
+                memset(pages, 0xff, sizeof pages);
+                memset(tier_pages, 0xff, sizeof tier_pages);
+                reference_put(&cache, (reference_side)side, 0, 1, lengths[l], x);
+                assert_true(reference_gather(&cache, 0, 1, lengths[l], side == REFERENCE_K ? got : NULL, side == REFERENCE_V ? got : NULL));
+                assert_true(reference_scheme_cache(s, cfg.m_type, x, lengths[l], DIM, SINK, WINDOW, want));
+                assert_memory_equal(got, want, (size_t)lengths[l] * DIM * sizeof *got);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +430,7 @@ int main(void)
         cmocka_unit_test(zeros_have_no_sign),
         cmocka_unit_test(stored_tokens_load_as_they_were),
         cmocka_unit_test(gathering_equals_loading_each_token),
+        cmocka_unit_test(a_cache_of_any_scheme_holds_what_the_scheme_says),
         cmocka_unit_test(folded_attention_equals_attention_over_the_dequantised_cache),
         cmocka_unit_test(attention_over_nothing_is_zero),
         cmocka_unit_test(attention_weights_do_not_overflow),
