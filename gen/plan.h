@@ -24,7 +24,16 @@
     PARAM(table_stride, 4, "entries of one row of a padded page table")                                                     \
     PARAM(batch, 4, "sequences")                                                                                            \
     PARAM(kv_heads, 4, "KV heads")                                                                                          \
-    PARAM(scale_log2, 4, "float32 softmax scale * log2(e)")
+    PARAM(scale_log2, 4, "float32 softmax scale * log2(e)")                                                                 \
+    PARAM(tier_pages, 8, "first page of the full-precision tier (tier.h), address, 16-byte aligned; this and all that follow are 0 without a tier") \
+    PARAM(tier_page_stride, 8, "bytes from one page of the tier to the next")                                               \
+    PARAM(tier_head_stride, 8, "bytes from one KV head of a page of the tier to the next")                                  \
+    PARAM(tier_table, 8, "int32 page numbers of the tier, address")                                                         \
+    PARAM(tier_indptr, 8, "int32 [batch + 1] first entry of each sequence in tier_table (CSR), address or 0 (padded table)") \
+    PARAM(tier_table_stride, 4, "entries of one row of a padded table of the tier")                                         \
+    PARAM(tier_sink, 4, "first tokens of a sequence that stay in the tier")                                                 \
+    PARAM(tier_window, 4, "least number of last tokens that stay in the tier")                                              \
+    PARAM(tier_slots, 4, "tokens that a sequence has room for in the tier")
 
 typedef enum decode_param {
 #define PARAM(name, bytes, meaning) DECODE_PARAM_##name,

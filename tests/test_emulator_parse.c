@@ -2,6 +2,7 @@
 #include "emulator_parse_fixture.h"
 
 #include "generate.h"
+#include "plan.h"
 
 static emulator_module *hopper(const char *body)
 {
@@ -79,9 +80,9 @@ static void every_line_of_emitted_kernels_is_one_instruction_of_its_region(void 
         assert_int_equal(emulator_module_find_entry(m, "nothing"), -1);
         emulator_entry_info info;
         emulator_module_entry_info(m, 0, &info);
-        assert_int_equal(info.parameters, 16);
+        assert_int_equal(info.parameters, DECODE_PARAM_COUNT);
         assert_int_equal(emulator_module_parameter_bytes(m, 0, 0), 8);
-        assert_int_equal(emulator_module_parameter_bytes(m, 0, 15), 4);
+        assert_int_equal(emulator_module_parameter_bytes(m, 0, DECODE_PARAM_COUNT - 1), 4);
         assert_int_equal(info.required_threads[0], text.threads);
         assert_int_equal(info.required_threads[1], 1);
         assert_true(info.max_registers >= 24);
