@@ -36,9 +36,19 @@ typedef struct config {
 enum { CONFIG_SPEC_MAX = 96 }; /* bytes of the longest canonical spec, with its NUL */
 
 /* Parses "sm_90a-k2t128-v2t128-d128-h8-p64[-bf16|-f16][-obf16|-of16|-of32][-mf16|-mbf16][-tier]". On failure err names the field, its value and what is allowed;
-   a scheme of the vocabulary (scheme.h) that no kernels are generated for is refused, too.
-   Optional fields: the type of Q (default bf16) and of the output (default: that of Q). */
+   what no kernels are generated for yet is refused, too. Optional fields: the type of Q (default bf16), of the output (default: that of Q) and of metadata (f16),
+   and the full-precision tier, which channel-wise groups bring with them. */
 bool config_parse(const char *spec, config *out, gen_error *err);
+
+/* The same for everything that a cache can hold, with decode kernels or without. */
+bool config_parse_cache(const char *spec, config *out, gen_error *err);
+
+/* The rules that config_parse_cache adds to the grammar: sizes of groups, pages that fit them, the tier where it must be. */
+bool config_check(const config *cfg, gen_error *err);
+bool config_needs_tier(const config *cfg);
+
+/* False, with the reason, where no decode kernel is generated for it yet. */
+bool config_check_kernels(const config *cfg, gen_error *err);
 
 /* Writes the canonical spec (defaults left out) into text, of at least CONFIG_SPEC_MAX bytes. */
 void config_format(const config *cfg, char *text);

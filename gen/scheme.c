@@ -84,18 +84,6 @@ bool scheme_check(char letter, const scheme *s, int head_dim, gen_error *err)
                     s->group, row->name, head_dim, list);
 }
 
-bool scheme_check_kernels(char letter, const scheme *s, int head_dim, gen_error *err)
-{
-    const grouping_row *row = &groupings[s->direction];
-    if (!row->kernels)
-        return gen_fail(err, "spec field '%c': %s groups (%s%d) are not built yet; allowed with d%d is token-wise t%d",
-                        letter, row->name, row->letters, s->group, head_dim, head_dim);
-    if (s->group != head_dim)
-        return gen_fail(err, "spec field '%c': %d is not a %s group this version has with d%d (%d, the whole head)",
-                        letter, s->group, row->name, head_dim, head_dim);
-    return true;
-}
-
 bool scheme_is_symmetric(const scheme *s)
 {
     return groupings[s->direction].metadata_numbers == 1;
@@ -144,10 +132,4 @@ void scheme_pair_format(const scheme_pair *pair, char *text)
     bool m = pair->m_type != NUMBER_F16;
     snprintf(text, SCHEME_PAIR_TEXT_MAX, "%s-%s%s%s", scheme_format('k', &pair->k, k), scheme_format('v', &pair->v, v),
              m ? "-m" : "", m ? number_info(pair->m_type)->name : "");
-}
-
-bool scheme_pair_has_kernels(const scheme_pair *pair, int head_dim)
-{
-    return pair->m_type == NUMBER_F16 && scheme_check_kernels('k', &pair->k, head_dim, NULL) &&
-           scheme_check_kernels('v', &pair->v, head_dim, NULL);
 }

@@ -49,7 +49,7 @@ int scheme_list(int head_dim, scheme *out);
    `letter`. */
 bool scheme_check(char letter, const scheme *s, int head_dim, gen_error *err);
 
-/* False, with what is allowed, where no kernels are generated for it yet. */
+/* False, with what is allowed, where no kernels are generated for it yet (config_check.c). */
 bool scheme_check_kernels(char letter, const scheme *s, int head_dim, gen_error *err);
 
 bool scheme_is_symmetric(const scheme *s);

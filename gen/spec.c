@@ -1,6 +1,7 @@
 /* The grammar of specs: parsing with errors that name the field, its value and what is allowed, and the canonical form.
  *
  *   spec   = target "-k" scheme "-v" scheme "-d" number "-h" number "-p" number ["-" type] ["-o" type] ["-m" type]
+ *            ["-tier"]
  *   scheme = bits way number, with the ways of grouping of scheme.c: "t" | "c" | "ts" | "cs"
  *
  * Fields are separated by '-' and come in this order; every field but the target and the type of Q begins with its
@@ -12,7 +13,7 @@
 
 static const int allowed_bits[] = {2, 4};
 static const int allowed_head_dims[] = {64, 128, 256};
-static const int allowed_pages[] = {64, 128, 256};
+static const int allowed_pages[] = {16, 32, 64, 128, 256};
 enum { HEADS_MAX = 16 };
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -112,7 +113,7 @@ static bool parse_type(char letter, field_text text, const number_type *types, i
 }
 
 /* Fields in their order: IDs, the letters they begin with, the letter that errors call them by, an example. */
-typedef enum field_id { FIELD_K, FIELD_V, FIELD_D, FIELD_H, FIELD_P, FIELD_Q, FIELD_O, FIELD_M, FIELDS } field_id;
+typedef enum field_id { FIELD_K, FIELD_V, FIELD_D, FIELD_H, FIELD_P, FIELD_Q, FIELD_O, FIELD_M, FIELD_T, FIELDS } field_id;
 enum { REQUIRED_FIELDS = FIELD_Q };
 
 static const struct {
@@ -125,12 +126,13 @@ static const struct {
     [FIELD_D] = {"d", 'd', false, "d128"},   [FIELD_H] = {"h", 'h', false, "h8"},
     [FIELD_P] = {"p", 'p', false, "p64"},    [FIELD_Q] = {"bf", 'q', true, "f16"},
     [FIELD_O] = {"o", 'o', false, "of32"},   [FIELD_M] = {"m", 'm', false, "mf16"},
+    [FIELD_T] = {"t", 't', true, "tier"},
 };
 
 static bool parse_field(field_id id, field_text text, config *out, gen_error *err)
 {
     static const number_type q_types[] = {NUMBER_BF16, NUMBER_F16}, o_types[] = {NUMBER_BF16, NUMBER_F16, NUMBER_F32},
-                             m_types[] = {NUMBER_F16};
+                             m_types[] = {NUMBER_F16, NUMBER_BF16};
     field_text rest = text;
     switch (id) {
     case FIELD_K:
@@ -155,6 +157,10 @@ static bool parse_field(field_id id, field_text text, config *out, gen_error *er
         return parse_type('o', text, o_types, COUNT(o_types), &out->o_type, err);
     case FIELD_M:
         return parse_type('m', text, m_types, COUNT(m_types), &out->m_type, err);
+    case FIELD_T:
+        out->tier = text.length == 4 && memcmp(text.text, "tier", 4) == 0;
+        return out->tier || gen_fail(err, "spec field 't': '%.*s' is not 'tier', the full-precision tier", text.length,
+                                     text.text);
     case FIELDS:
         break;
     }
@@ -216,12 +222,12 @@ static bool find_field(field_text token, int *next, gen_error *err)
     if (id == FIELDS)
         return gen_fail(err,
                         "spec field '%.*s' is not known; fields begin with k, v, d, h, p, then optionally bf16 or f16 "
-                        "(type of Q), o, m",
+                        "(type of Q), o, m, tier",
                         token.length, token.text);
     if ((int)id < *next)
         return gen_fail(err,
                         "spec field '%c' is given twice or out of order ('%.*s'); the order is target, k, v, d, h, p, "
-                        "type of Q, o, m",
+                        "type of Q, o, m, tier",
                         fields[id].letter, token.length, token.text);
     if (*next < REQUIRED_FIELDS && (int)id > *next)
         return gen_fail(err, "spec field '%c' is missing before '%.*s'; it looks like %s", fields[*next].letter,
@@ -230,7 +236,7 @@ static bool find_field(field_text token, int *next, gen_error *err)
     return true;
 }
 
-bool config_parse(const char *spec, config *out, gen_error *err)
+bool config_parse_cache(const char *spec, config *out, gen_error *err)
 {
     if (!check_text(spec, err)) return false;
     config cfg = {.q_type = NUMBER_BF16, .o_type = NUMBER_TYPES, .m_type = NUMBER_F16};
@@ -247,8 +253,16 @@ bool config_parse(const char *spec, config *out, gen_error *err)
         return gen_fail(err, "spec field '%c' is missing at the end; it looks like %s", fields[next].letter,
                         fields[next].example);
     if (cfg.o_type == NUMBER_TYPES) cfg.o_type = cfg.q_type;
-    if (!scheme_check_kernels('k', &cfg.k, cfg.head_dim, err) || !scheme_check_kernels('v', &cfg.v, cfg.head_dim, err))
-        return false;
+    cfg.tier = cfg.tier || config_needs_tier(&cfg);
+    if (!config_check(&cfg, err)) return false;
+    *out = cfg;
+    return true;
+}
+
+bool config_parse(const char *spec, config *out, gen_error *err)
+{
+    config cfg;
+    if (!config_parse_cache(spec, &cfg, err) || !config_check_kernels(&cfg, err)) return false;
     *out = cfg;
     return true;
 }
@@ -257,10 +271,11 @@ void config_format(const config *cfg, char *text)
 {
     char k[SCHEME_TEXT_MAX], v[SCHEME_TEXT_MAX];
     bool q = cfg->q_type != NUMBER_BF16, o = cfg->o_type != cfg->q_type, m = cfg->m_type != NUMBER_F16;
-    snprintf(text, CONFIG_SPEC_MAX, "%s-%s-%s-d%d-h%d-p%d%s%s%s%s%s%s", cfg->target->name,
+    snprintf(text, CONFIG_SPEC_MAX, "%s-%s-%s-d%d-h%d-p%d%s%s%s%s%s%s%s", cfg->target->name,
              scheme_format('k', &cfg->k, k), scheme_format('v', &cfg->v, v), cfg->head_dim, cfg->heads,
              cfg->page_tokens, q ? "-" : "", q ? number_info(cfg->q_type)->name : "", o ? "-o" : "",
-             o ? number_info(cfg->o_type)->name : "", m ? "-m" : "", m ? number_info(cfg->m_type)->name : "");
+             o ? number_info(cfg->o_type)->name : "", m ? "-m" : "", m ? number_info(cfg->m_type)->name : "",
+             cfg->tier && !config_needs_tier(cfg) ? "-tier" : "");
 }
 
 bool scheme_pair_parse(const char *text, int head_dim, scheme_pair *out, gen_error *err)

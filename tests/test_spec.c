@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "fragment.h"
 
 static bool same_config(const config *a, const config *b)
 {
@@ -16,7 +17,7 @@ static bool same_config(const config *a, const config *b)
            a->k.group == b->k.group && a->v.codes == b->v.codes && a->v.direction == b->v.direction &&
            a->v.group == b->v.group && a->head_dim == b->head_dim && a->heads == b->heads &&
            a->page_tokens == b->page_tokens && a->q_type == b->q_type && a->o_type == b->o_type &&
-           a->m_type == b->m_type;
+           a->m_type == b->m_type && a->tier == b->tier;
 }
 
 static void a_spec_fills_in_every_field(void **state)
@@ -73,6 +74,72 @@ static void the_canonical_form_leaves_defaults_out(void **state)
     }
 }
 
+/* Specs of caches that no decode kernel reads yet are held to the same rules, but for that. */
+static void a_cache_may_have_every_scheme(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *canonical;
+        bool tier;
+    } rows[] = {
+        {"sm_90a-k2t128-v2t128-d128-h8-p64", "sm_90a-k2t128-v2t128-d128-h8-p64", false},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-tier", "sm_90a-k2t128-v2t128-d128-h8-p64-tier", true},
+        {"sm_90a-k2c64-v2t128-d128-h8-p64", "sm_90a-k2c64-v2t128-d128-h8-p64", true},
+        {"sm_90a-k2c64-v2t128-d128-h8-p64-tier", "sm_90a-k2c64-v2t128-d128-h8-p64", true},
+        {"sm_90a-k2t128-v2cs128-d128-h8-p64-mbf16-tier", "sm_90a-k2t128-v2cs128-d128-h8-p64-mbf16", true},
+        {"sm_90a-k4ts32-v2t64-d128-h8-p16-f16-mbf16-tier", "sm_90a-k4ts32-v2t64-d128-h8-p16-f16-mbf16-tier", true},
+        {"sm_90a-k4t32-v4ts64-d64-h1-p16-mf16", "sm_90a-k4t32-v4ts64-d64-h1-p16", false},
+        {"sm_90a-k2c32-v2t64-d64-h2-p256-f16-bf16", NULL, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        config cfg, again;
+        char text[CONFIG_SPEC_MAX];
+        gen_error err = {""};
+        bool ok = config_parse_cache(rows[i].spec, &cfg, &err);
+        if (ok != (rows[i].canonical != NULL)) fail_msg("%s: %s", rows[i].spec, ok ? "accepted" : err.message);
+        if (!ok) continue;
+        config_format(&cfg, text);
+        assert_string_equal(text, rows[i].canonical);
+        assert_true(cfg.tier == rows[i].tier);
+        assert_true(config_parse_cache(text, &again, NULL) && same_config(&cfg, &again));
+        assert_true(config_parse(text, &again, NULL) == config_check_kernels(&cfg, NULL));
+    }
+}
+
+/* With every pair of schemes on the smallest pages that the rules allow, all codes and metadata have a place. */
+static void the_rules_allow_what_has_a_layout(void **state)
+{
+    (void)state;
+    static const int dims[] = {64, 128, 256}, pages[] = {16, 32, 64, 128, 256};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
+        scheme all[SCHEMES_MAX];
+        int count = scheme_list(dims[d], all);
+        for (int i = 0; i < count * count * 5; i++) {
+            config cfg = {.target = target_row(0),
+                          .k = all[i / 5 % count],
+                          .v = all[i / 5 / count],
+                          .head_dim = dims[d],
+                          .heads = 1,
+                          .page_tokens = pages[i % 5]};
+            bool channel_wise = config_needs_tier(&cfg);
+            cfg.tier = channel_wise;
+            bool fits = cfg.page_tokens >= (channel_wise                                ? 64
+                                            : dims[d] == 64 && cfg.v.codes->bits == 2 ? 32
+                                                                                        : 16);
+            assert_true(config_check(&cfg, NULL) == fits);
+            if (!fits) continue;
+            page_layout page = fragment_page_layout(&cfg);
+            assert_int_equal(page.bytes % 16, 0);
+            for (int t = 0; t < cfg.page_tokens; t += 15) {
+                assert_true(fragment_k_place(&cfg, t, dims[d] - 1).byte < page.bytes);
+                assert_true(fragment_v_place(&cfg, t, dims[d] - 1).byte < page.bytes - page.v_codes);
+            }
+            cfg.tier = false;
+            assert_true(config_check(&cfg, NULL) == !channel_wise);
+        }
+    }
+}
+
 static void a_bad_spec_names_the_field_its_value_and_what_is_allowed(void **state)
 {
     (void)state;
@@ -102,7 +169,13 @@ static void a_bad_spec_names_the_field_its_value_and_what_is_allowed(void **stat
         {"sm_90a-k2t128-v2t128-d128-h08-p64", {"'h'", "08", "1 to 16"}},
         {"sm_90a-k2t128-v2t128-d128-h4294967304-p64", {"'h'", "4294967304", "1 to 16"}},
         {"sm_90a-k2t128-v2t128-d128-h8-p32", {"'p'", "32 ", "(64, 128, 256)"}},
-        {"sm_90a-k2t128-v2t128-d128-h8-p64x", {"'p'", "64x", "(64, 128, 256)"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64x", {"'p'", "64x", "(16, 32, 64, 128, 256)"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p8", {"'p'", "8 ", "(16, 32, 64, 128, 256)"}},
+        {"sm_90a-k2c64-v2t128-d128-h8-p32", {"'p'", "channel-wise groups (field 'k')", "at least 64 tokens, not 32"}},
+        {"sm_90a-k2t128-v4cs32-d128-h8-p16", {"'p'", "symmetric channel-wise groups (field 'v')", "at least 64"}},
+        {"sm_90a-k2t64-v2t64-d64-h8-p16", {"'p'", "2-bit V", "at least 32 tokens, not 16"}},
+        {"sm_90a-k2t48-v2t128-d128-h8-p64", {"'k'", "48 is not a token-wise group", "(32, 64, 128)"}},
+        {"sm_90a-k2t128-v2c256-d128-h8-p256", {"'v'", "256 is not a channel-wise group", "(32, 64, 128)"}},
         {"sm_90a-k2t128-v2t128-d128-h8", {"'p'", "missing", "p64"}},
         {"sm_90a", {"'k'", "missing", "k2t128"}},
         {"sm_90a-v2t128-d128-h8-p64", {"'k'", "missing", "'v2t128'"}},
@@ -115,6 +188,11 @@ static void a_bad_spec_names_the_field_its_value_and_what_is_allowed(void **stat
         {"sm_90a-k2t128-v2t128-d128-h8-p64-oe4m3", {"'o'", "'e4m3'", "(bf16, f16, f32)"}},
         {"sm_90a-k2t128-v2t128-d128-h8-p64-o", {"'o'", "''", "(bf16, f16, f32)"}},
         {"sm_90a-k2t128-v2t128-d128-h8-p64-mbf16", {"'m'", "'bf16'", "(f16)"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-mf32", {"'m'", "'f32'", "(f16, bf16)"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-tier", {"'t'", "tier", "not built yet"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-tiers", {"'t'", "'tiers'", "'tier'"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-tier-mf16", {"'m'", "out of order"}},
+        {"sm_90a-k2t128-v2t128-d128-h8-p64-tier-tier", {"'t'", "twice"}},
         {"sm_90a-k2t128-v2t128-d128-h8-p64-", {"empty field"}},
         {"sm_90a--k2t128-v2t128-d128-h8-p64", {"empty field"}},
         {"", {"empty", "sm_90a-k2t128-v2t128-d128-h8-p64"}},
@@ -153,7 +231,7 @@ static void a_null_spec_is_an_error(void **state)
 static void any_mutation_parses_or_explains(void **state)
 {
     (void)state;
-    static const char seed[] = "sm_90a-k2t128-v4t128-d128-h16-p256-f16-of32-mf16";
+    static const char seed[] = "sm_90a-k2c64-v4ts128-d128-h16-p256-f16-of32-mbf16-tier";
     static const char bytes[] = "0123456789abcdfhkmopstvx-_ \n\x80";
     for (size_t at = 0; at < sizeof seed - 1; at++) {
         for (size_t b = 0; b < sizeof bytes; b++) { /* the NUL at the end cuts the spec short */
@@ -163,12 +241,12 @@ static void any_mutation_parses_or_explains(void **state)
             config cfg, again;
             char text[CONFIG_SPEC_MAX];
             gen_error err = {""};
-            if (!config_parse(spec, &cfg, &err)) {
+            if (!config_parse_cache(spec, &cfg, &err)) {
                 assert_int_not_equal(strlen(err.message), 0);
                 continue;
             }
             config_format(&cfg, text);
-            assert_true(config_parse(text, &again, NULL));
+            assert_true(config_parse_cache(text, &again, NULL));
             assert_true(same_config(&cfg, &again));
         }
     }
@@ -244,6 +322,8 @@ int main(void)
         cmocka_unit_test(a_spec_fills_in_every_field),
         cmocka_unit_test(the_output_type_defaults_to_that_of_q),
         cmocka_unit_test(the_canonical_form_leaves_defaults_out),
+        cmocka_unit_test(a_cache_may_have_every_scheme),
+        cmocka_unit_test(the_rules_allow_what_has_a_layout),
         cmocka_unit_test(a_bad_spec_names_the_field_its_value_and_what_is_allowed),
         cmocka_unit_test(a_null_spec_is_an_error),
         cmocka_unit_test(any_mutation_parses_or_explains),
