@@ -220,7 +220,7 @@ static void planted_bugs_are_found(void **state)
         {"a write to a constant", "variables", "ld.const.u32 \t%r2, [%rd9]", "st.global.u32 [%rd9], 1; mov.u32 %r2, 0",
          EMULATOR_BOUNDS, "st.global.u32 [%rd9], 1", "the constant variable primes"},
         {"beyond a variable", "variables", "ld.const.u32 \t%r2, [%rd9]", "ld.const.u32 %r2, [%rd9+4]", EMULATOR_BOUNDS,
-         "[%rd9+4]", "(primes)"},
+         "[%rd9+4]", "the 24 bytes of primes"},
     };
     static const planted in_stack[] = {
         {"local memory that nothing wrote", "stack", "st.local", "// st.local", EMULATOR_UNDEFINED, NULL, "undefined"},

@@ -142,6 +142,8 @@ void emulator_counts_finish(emulator_counts *counts);
 
 /* ---- Looking into a module ---- */
 
+/* What a reader should know of a text that was accepted, one line: a .version or .target that the interpreter does not know yet. "": nothing. */
+const char *emulator_module_warning(const emulator_module *module);
 int emulator_module_entries(const emulator_module *module);
 const char *emulator_module_entry_name(const emulator_module *module, int entry);
 int emulator_module_find_entry(const emulator_module *module, const char *name); /* -1: none */
@@ -157,6 +159,8 @@ typedef struct emulator_entry_info {
 } emulator_entry_info;
 void emulator_module_entry_info(const emulator_module *module, int entry, emulator_entry_info *info);
 uint32_t emulator_module_parameter_bytes(const emulator_module *module, int entry, int parameter);
+/* As declared: "u32"; of an array that of an element. */
+const char *emulator_module_parameter_type(const emulator_module *module, int entry, int parameter);
 
 typedef struct emulator_instruction_info {
     int line;

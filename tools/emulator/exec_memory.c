@@ -338,8 +338,10 @@ static uint32_t read_element(warp *w, const instruction *i, int e, raw *stored)
 
 static _Noreturn void undefined_output(const warp *w, const instruction *i, int lane, uint64_t address)
 {
-    machine_fault(w->m, w, i, EMULATOR_UNDEFINED, "lane %d stores an undefined value to global memory at 0x%" PRIx64,
-                  lane, address);
+    char where[160];
+    memory_describe(w->m->config->memory, address, where, sizeof where);
+    machine_fault(w->m, w, i, EMULATOR_UNDEFINED,
+                  "lane %d stores an undefined value to global memory at 0x%" PRIx64 ": %s", lane, address, where);
 }
 
 void exec_st(warp *w, const instruction *i)
@@ -383,8 +385,8 @@ void exec_st(warp *w, const instruction *i)
 
 /* ---- For matrices and copies: some bytes of one lane ---- */
 
-void memory_access(warp *w, const instruction *i, int lane, uint64_t address, void *bytes, uint32_t count, bool *defined,
-                   bool writes)
+void memory_access(warp *w, const instruction *i, int lane, uint64_t address, void *bytes, uint32_t count,
+                   bool *defined, bool writes)
 {
     const place p = locate(w, i, lane, address, count);
     accessor a = accessor_of(w, i, lane, false);

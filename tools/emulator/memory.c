@@ -156,24 +156,30 @@ bool emulator_memory_defined(const emulator_memory *memory, uint64_t address, ui
     return block != NULL && memory_block_defined(block, address, bytes);
 }
 
+/* "the 64 bytes of argument 2"; without a name: "the 64 bytes at 0x..." */
+static void describe_block(const memory_block *block, char *text, size_t size)
+{
+    if (block->name != NULL)
+        snprintf(text, size, "the %" PRIu64 " bytes of %s", block->bytes, block->name);
+    else
+        snprintf(text, size, "the %" PRIu64 " bytes at 0x%" PRIx64, block->bytes, block->address);
+}
+
 void memory_describe(const emulator_memory *memory, uint64_t address, char *text, size_t size)
 {
     const int at = blocks_below(memory, address) - 1;
+    char block[128];
     if (at >= 0) {
-        const memory_block *block = &memory->blocks[at];
-        const uint64_t offset = address - block->address;
-        if (offset < block->bytes || offset - block->bytes < 16 * MARGIN) {
-            snprintf(text, size, "offset %" PRIu64 " of the %" PRIu64 " bytes at 0x%" PRIx64 "%s%s%s", offset,
-                     block->bytes, block->address, block->name ? " (" : "", block->name ? block->name : "",
-                     block->name ? ")" : "");
+        const uint64_t offset = address - memory->blocks[at].address, bytes = memory->blocks[at].bytes;
+        if (offset < bytes || offset - bytes < 16 * MARGIN) {
+            describe_block(&memory->blocks[at], block, sizeof block);
+            snprintf(text, size, "offset %" PRIu64 " of %s", offset, block);
             return;
         }
     }
     if (at + 1 < memory->count && memory->blocks[at + 1].address - address < 16 * MARGIN) {
-        const memory_block *next = &memory->blocks[at + 1];
-        snprintf(text, size, "%" PRIu64 " bytes before the %" PRIu64 " bytes at 0x%" PRIx64 "%s%s%s",
-                 next->address - address, next->bytes, next->address, next->name ? " (" : "",
-                 next->name ? next->name : "", next->name ? ")" : "");
+        describe_block(&memory->blocks[at + 1], block, sizeof block);
+        snprintf(text, size, "%" PRIu64 " bytes before %s", memory->blocks[at + 1].address - address, block);
         return;
     }
     snprintf(text, size, "near no allocation");

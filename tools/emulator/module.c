@@ -23,6 +23,11 @@ const char *type_name(emulator_type type)
     return names[type];
 }
 
+const char *emulator_module_warning(const emulator_module *module)
+{
+    return module->warning;
+}
+
 int emulator_module_entries(const emulator_module *module)
 {
     return module->entry_count;
@@ -57,6 +62,11 @@ void emulator_module_entry_info(const emulator_module *module, int number, emula
 uint32_t emulator_module_parameter_bytes(const emulator_module *module, int number, int parameter)
 {
     return module->symbols[module->entries[number].first_parameter + parameter].bytes;
+}
+
+const char *emulator_module_parameter_type(const emulator_module *module, int number, int parameter)
+{
+    return type_name(module->symbols[module->entries[number].first_parameter + parameter].type);
 }
 
 void emulator_module_instruction_info(const emulator_module *module, int number, int index,

@@ -78,6 +78,7 @@ typedef enum state_space {
 typedef struct symbol {
     char *name;
     state_space space;
+    emulator_type type; /* of an element */
     uint32_t bytes, alignment;
     uint32_t offset;
     bool framed;            /* a .param that lives in a frame's local memory */
@@ -249,6 +250,7 @@ struct emulator_module {
     char *name;
     char target[16]; /* "sm_90a" */
     int version;     /* 84 for .version 8.4 */
+    char warning[200];
     symbol *symbols;
     int symbol_count;
     relocation *relocations;

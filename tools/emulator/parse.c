@@ -333,7 +333,6 @@ void parse_statements(parser *p)
     if (!parse_is(p, '}')) parse_expected(p, p->token, "'}'");
 }
 
-
 /* ---- Modules ---- */
 
 /* .version 8.4: the lexer reads the number as a decimal fraction. */
@@ -368,9 +367,30 @@ static void parse_target(parser *p)
     p->module->target[t.length] = '\0';
     parse_advance(p);
     while (parse_accept(p, ',')) {
-        if (!parse_accept_word(p, "debug") && !parse_accept_word(p, "texmode_unified") && !parse_accept_word(p, "texmode_independent"))
+        if (!parse_accept_word(p, "debug") && !parse_accept_word(p, "texmode_unified") &&
+            !parse_accept_word(p, "texmode_independent"))
             parse_expected(p, p->token, "debug, texmode_unified or texmode_independent");
     }
+}
+
+enum { VERSION_KNOWN = 90 }; /* the PTX ISA that forms.def was written from */
+
+/* Newer texts are read all the same: whatever form is not known is an error by itself. */
+static void warn_of_header(parser *p)
+{
+    static const int targets[] = {70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121};
+    emulator_module *m = p->module;
+    bool known = p->target < targets[0]; /* forms say what they need */
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) known |= targets[i] == p->target;
+    if (m->version > VERSION_KNOWN)
+        snprintf(m->warning, sizeof m->warning,
+                 ".version %d.%d is newer than %d.%d, the last that the interpreter knows; what is new in it may be "
+                 "refused, or mean something else",
+                 m->version / 10, m->version % 10, VERSION_KNOWN / 10, VERSION_KNOWN % 10);
+    else if (!known)
+        snprintf(m->warning, sizeof m->warning,
+                 ".target %s is none that the interpreter knows; it is taken to have what sm_%d and older have",
+                 m->target, p->target);
 }
 
 static void parse_header(parser *p)
@@ -379,6 +399,7 @@ static void parse_header(parser *p)
     parse_version(p);
     if (!parse_accept_word(p, ".target")) parse_expected(p, p->token, "'.target' after .version");
     parse_target(p);
+    warn_of_header(p);
     if (!parse_accept_word(p, ".address_size")) return;
     if (p->token.kind != TOKEN_INTEGER || p->token.integer != 64)
         parse_expected(p, p->token, "64: other addresses are not known");

@@ -336,7 +336,7 @@ static int finish_variable(parser *p, const variable *v, state_space space, bool
     uint64_t bytes = v->count * (uint64_t)(type_bytes(v->type) * v->elements);
     if (bytes > VARIABLE_BYTES_MAX)
         parse_fail(p, line, EMULATOR_RESOURCE, "a variable of more than %d bytes", VARIABLE_BYTES_MAX);
-    symbol s = {.space = space, .bytes = (uint32_t)bytes, .alignment = v->alignment, .framed = framed};
+    symbol s = {.space = space, .type = v->type, .bytes = (uint32_t)bytes, .alignment = v->alignment, .framed = framed};
     bool dynamic = is_extern && space == SPACE_SHARED;
     if (is_extern && !dynamic)
         parse_fail(p, line, EMULATOR_UNKNOWN_FORM, ".extern of anything but .shared needs another module");
@@ -387,7 +387,8 @@ static formal parse_register_formal(parser *p, bool is_named)
 {
     formal f = {.type = parse_type(p), .slot = -1};
     token name = p->token;
-    if (name.kind != TOKEN_WORD || type_bytes(f.type) == 0) parse_expected(p, name, "the name of a register, no predicate");
+    if (name.kind != TOKEN_WORD || type_bytes(f.type) == 0)
+        parse_expected(p, name, "the name of a register, no predicate");
     parse_advance(p);
     f.bytes = (uint32_t)type_bytes(f.type);
     if (!is_named) return f;

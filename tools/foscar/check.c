@@ -1,31 +1,14 @@
 /* foscar check: runs a kernel in the PTX interpreter under many schedules, and judges ordering, protocol and results.
  */
-#include "command.h"
+#include "check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "dynamic_counts.h"
-#include "interpreter.h"
+#include "kernel_arguments.h"
 #include "random.h"
 #include "trial.h"
-
-typedef struct check_arguments {
-    int64_t schedules, seed; /* seed < 0: from the clock */
-    int64_t blocks;          /* SMs of the interpreter's device */
-    const char *spec;        /* of a file */
-    int mode;                /* 0: all; else an emulator_schedule + 1 */
-    bool json, counts, exact;
-} check_arguments;
-
-/* What the runs of one mode found. */
-typedef struct mode_result {
-    int runs, findings;
-    uint64_t seed; /* of the first finding */
-    bool is_fault; /* the first finding is the interpreter's; else a result that is wrong */
-    emulated_fault fault;
-    char text[EMULATOR_MESSAGE_MAX + 256];
-} mode_result;
 
 typedef struct session {
     const command *self;
@@ -83,18 +66,6 @@ static double count_blocks(const session *s, const problem *p)
     return blocks;
 }
 
-static void add_finding(mode_result *m, uint64_t seed, const emulated_fault *fault, const char *text)
-{
-    if (m->findings++ > 0) return;
-    m->seed = seed;
-    m->is_fault = fault != NULL;
-    if (fault != NULL) {
-        m->fault = *fault;
-        interpreter_describe(fault, m->text, sizeof m->text);
-    } else
-        snprintf(m->text, sizeof m->text, "%s", text);
-}
-
 /* False: something else than the kernel is at fault, and was reported. */
 static bool run_once(session *s, const problem *p, emulator_schedule mode, uint64_t seed)
 {
@@ -115,7 +86,7 @@ static bool run_once(session *s, const problem *p, emulator_schedule mode, uint6
     pool_finish(&pages);
     m->runs++;
     if (emulated_driver_fault(&fault)) {
-        add_finding(m, seed, &fault, NULL);
+        mode_add_finding(m, seed, &fault, NULL);
         emulated_driver_forgive();
         return true;
     }
@@ -123,13 +94,8 @@ static bool run_once(session *s, const problem *p, emulator_schedule mode, uint6
         tool_fail_status(s->self, &err);
         return false;
     }
-    if (t.problem[0] != '\0') add_finding(m, seed, NULL, t.problem);
+    if (t.problem[0] != '\0') mode_add_finding(m, seed, NULL, t.problem);
     return true;
-}
-
-static bool mode_chosen(const session *s, int mode)
-{
-    return s->args->mode == 0 || s->args->mode == mode + 1;
 }
 
 static bool run_schedules(session *s)
@@ -140,33 +106,13 @@ static bool run_schedules(session *s)
         uint64_t seed = s->seed + (uint64_t)i;
         make_problem(s, seed, &p);
         for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT && ok; mode++)
-            if (mode_chosen(s, mode)) ok = run_once(s, &p, (emulator_schedule)mode, seed);
+            if (mode_chosen(s->args, mode)) ok = run_once(s, &p, (emulator_schedule)mode, seed);
         problem_finish(&p);
     }
     return ok;
 }
 
 /* ---- Report ---- */
-
-static int all_findings(const session *s)
-{
-    int findings = 0;
-    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++) findings += s->mode[mode].findings;
-    return findings;
-}
-
-static void print_finding(const session *s, int mode)
-{
-    const mode_result *m = &s->mode[mode];
-    if (m->findings == 0) return;
-    printf("\n%s, seed %llu: %s\n", emulator_schedule_name((emulator_schedule)mode), (unsigned long long)m->seed,
-           m->text);
-    if (m->is_fault && m->fault.error.detail[0] != '\0') printf("%s\n", m->fault.error.detail);
-    printf("again: foscar check %s%s%s --mode %s --schedules 1 --seed %llu --blocks %lld%s\n", s->operand,
-           s->args->spec != NULL ? " --spec " : "", s->args->spec != NULL ? s->args->spec : "",
-           emulator_schedule_name((emulator_schedule)mode), (unsigned long long)m->seed, (long long)s->args->blocks,
-           s->args->exact ? " --exact" : "");
-}
 
 /* What is printed of the executed instructions. */
 typedef struct execution_report {
@@ -179,58 +125,30 @@ typedef struct execution_report {
 
 static void print_report(const session *s, const execution_report *e)
 {
-    printf("%s\nspec    %s\ndevice  PTX interpreter, %lld SMs\nseeds   %llu to %llu\n\n%-20s%6s%10s  %s\n", s->operand,
-           s->spec, (long long)s->args->blocks, (unsigned long long)s->seed,
-           (unsigned long long)s->seed + (unsigned long long)s->args->schedules - 1, "mode", "runs", "findings",
-           "first finding");
-    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++) {
-        const mode_result *m = &s->mode[mode];
-        if (m->runs == 0) continue;
-        printf("%-20s%6d%10d  ", emulator_schedule_name((emulator_schedule)mode), m->runs, m->findings);
-        if (m->findings == 0)
-            printf("-\n");
-        else
-            printf("seed %llu: %.100s\n", (unsigned long long)m->seed, m->text);
-    }
+    char again[2 * CONFIG_SPEC_MAX + 4200], rest[64];
+    printf("%s\nspec    %s\ndevice  PTX interpreter, %lld SMs\nseeds   %llu to %llu\n\n", s->operand, s->spec,
+           (long long)s->args->blocks, (unsigned long long)s->seed,
+           (unsigned long long)s->seed + (unsigned long long)s->args->schedules - 1);
+    modes_print(s->mode);
     if (e->covered)
         printf("\nexecuted %d of %d instructions of the decode kernel%s%s\n", e->coverage.sum.covered,
                e->coverage.sum.instructions, e->coverage.missed[0] != '\0' ? "; never lines " : "", e->coverage.missed);
-    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++) print_finding(s, mode);
+    snprintf(again, sizeof again, "foscar check %s%s%s", s->operand, s->args->spec != NULL ? " --spec " : "",
+             s->args->spec != NULL ? s->args->spec : "");
+    snprintf(rest, sizeof rest, " --blocks %lld%s", (long long)s->args->blocks, s->args->exact ? " --exact" : "");
+    modes_print_findings(s->mode, s->text, again, rest);
     if (e->counted) dynamic_counts_print(&e->counts, &e->scale, stdout);
-}
-
-static cJSON *mode_json(const session *s, int mode)
-{
-    const mode_result *m = &s->mode[mode];
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "mode", emulator_schedule_name((emulator_schedule)mode));
-    cJSON_AddNumberToObject(json, "runs", m->runs);
-    cJSON_AddNumberToObject(json, "findings", m->findings);
-    if (m->findings == 0) {
-        cJSON_AddNullToObject(json, "first");
-        return json;
-    }
-    cJSON *first = m->is_fault ? interpreter_fault_json(&m->fault) : cJSON_CreateObject();
-    if (!m->is_fault) {
-        cJSON_AddStringToObject(first, "fault", "result");
-        cJSON_AddStringToObject(first, "message", m->text);
-    }
-    cJSON_AddNumberToObject(first, "seed", (double)m->seed);
-    cJSON_AddItemToObject(json, "first", first);
-    return json;
 }
 
 static void print_json(const session *s, const execution_report *e)
 {
-    cJSON *json = cJSON_CreateObject(), *modes = cJSON_CreateArray();
+    cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "checked", s->operand);
     cJSON_AddStringToObject(json, "spec", s->spec);
     cJSON_AddNumberToObject(json, "seed", (double)s->seed);
     cJSON_AddNumberToObject(json, "schedules", (double)s->args->schedules);
-    cJSON_AddNumberToObject(json, "findings", all_findings(s));
-    for (int mode = 0; mode < EMULATOR_SCHEDULE_COUNT; mode++)
-        if (s->mode[mode].runs > 0) cJSON_AddItemToArray(modes, mode_json(s, mode));
-    cJSON_AddItemToObject(json, "modes", modes);
+    cJSON_AddNumberToObject(json, "findings", modes_findings(s->mode));
+    cJSON_AddItemToObject(json, "modes", modes_json(s->mode));
     cJSON_AddNumberToObject(json, "instructions", e->coverage.sum.instructions);
     cJSON_AddNumberToObject(json, "instructions_executed", e->coverage.sum.covered);
     if (e->counted)
@@ -267,7 +185,7 @@ static tool_exit check_and_report(session *s)
     else if (ok)
         print_report(s, e);
     free(e);
-    return ok && all_findings(s) == 0 ? TOOL_OK : TOOL_FAILED;
+    return ok && modes_findings(s->mode) == 0 ? TOOL_OK : TOOL_FAILED;
 }
 
 /* ---- The call ---- */
@@ -288,15 +206,20 @@ static char *read_text(const command *self, const char *path, size_t *length)
     return text;
 }
 
-/* A text that the interpreter refuses is one finding, and has no runs. */
-static tool_exit report_refused(const session *s, const emulated_fault *fault)
+tool_exit check_report_refused(const command *self, const char *operand, const char *spec, bool is_file,
+                               const emulated_fault *fault)
 {
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "checked", s->operand);
-    cJSON_AddItemToObject(json, "spec", s->spec[0] != '\0' ? cJSON_CreateString(s->spec) : cJSON_CreateNull());
+    cJSON_AddStringToObject(json, "checked", operand);
+    cJSON_AddItemToObject(json, "spec", spec != NULL && *spec != '\0' ? cJSON_CreateString(spec) : cJSON_CreateNull());
     cJSON_AddNumberToObject(json, "findings", 1);
     tool_print_json(json);
-    return interpreter_report(s->self, s->text != NULL ? s->operand : NULL, fault);
+    return interpreter_report(self, is_file ? operand : NULL, fault);
+}
+
+static tool_exit report_refused(const session *s, const emulated_fault *fault)
+{
+    return check_report_refused(s->self, s->operand, s->spec, s->text != NULL, fault);
 }
 
 /* Without a spec nothing is known of parameters and launch, so the text is only read. */
@@ -313,6 +236,8 @@ static tool_exit check_statically(const session *s)
         cJSON_AddNullToObject(json, "spec");
         cJSON_AddNumberToObject(json, "entries", emulator_module_entries(module));
         cJSON_AddNumberToObject(json, "findings", 0);
+        const char *warning = emulator_module_warning(module);
+        cJSON_AddItemToObject(json, "warning", *warning ? cJSON_CreateString(warning) : cJSON_CreateNull());
         tool_print_json(json);
     } else {
         for (int i = 0; i < emulator_module_entries(module); i++) {
@@ -321,8 +246,13 @@ static tool_exit check_statically(const session *s)
             printf("%-32s%6d parameters%8d instructions\n", emulator_module_entry_name(module, i), info.parameters,
                    info.instructions);
         }
-        printf("%s: no static error; ordering and results were not checked, which takes --spec SPEC\n", s->operand);
+        printf(
+            "%s: no static error; ordering and results were not checked, which takes --spec SPEC, or --entry, --grid, "
+            "--block and --args\n",
+            s->operand);
     }
+    if (module != NULL && *emulator_module_warning(module))
+        fprintf(stderr, "foscar check: %s: %s\n", s->operand, emulator_module_warning(module));
     emulator_module_destroy(module);
     free(fault);
     return code;
@@ -376,27 +306,47 @@ static tool_exit check_by_running(session *s)
     return code;
 }
 
+/* A file is only read, unless it is said what to run it as. */
+static tool_exit check_file(session *s, const option_call *call)
+{
+    const check_arguments *args = s->args;
+    bool launches = false;
+    for (int i = 0; i < s->self->option_count; i++)
+        launches |= (call->given >> i & 1) && strstr(CHECK_LAUNCH_OPTIONS, s->self->options[i].name) != NULL;
+    bool meant = args->spec != NULL ? options_refuse(s->self, call, CHECK_LAUNCH_OPTIONS, "with --spec")
+                 : launches ? options_refuse(s->self, call, "--blocks --counts", "for an entry that is launched")
+                            : options_refuse_but(s->self, call, "--json",
+                                                 "for a file without --spec or --entry, which is only read");
+    if (!meant) return TOOL_USAGE;
+    s->text = read_text(s->self, s->operand, &s->length);
+    if (s->text == NULL) return TOOL_USAGE;
+    if (launches) return check_launch(s->self, args, s->operand, s->text, s->length);
+    if (args->spec == NULL) return check_statically(s);
+    return tool_parse_spec(s->self, args->spec, &s->cfg) ? check_by_running(s) : TOOL_USAGE;
+}
+
 static tool_exit run_check(const command *self, int argc, char **argv)
 {
     check_arguments args = {.schedules = 20, .seed = -1, .blocks = 2};
     option_call call;
-    if (!options_parse(self, argc, argv, &args, &call)) return call.code;
-    session *s = tool_allocate(sizeof *s);
-    *s = (session){.self = self, .args = &args, .operand = argv[0], .seed = tool_seed(args.seed)};
-    bool file = names_a_file(argv[0]);
-    const char *spec = file ? args.spec : argv[0];
+    session *s = NULL;
     tool_exit code = TOOL_USAGE;
-    bool meant =
-        spec != NULL || options_refuse_but(self, &call, "--json", "for a file without --spec, which is only read");
-    if (file && meant) s->text = read_text(self, argv[0], &s->length);
-    if (!file && args.spec != NULL)
+    if (!options_parse(self, argc, argv, &args, &call)) {
+        free((void *)args.args.words);
+        return call.code;
+    }
+    s = tool_allocate(sizeof *s);
+    *s = (session){.self = self, .args = &args, .operand = argv[0], .seed = tool_seed(args.seed)};
+    if (names_a_file(argv[0]))
+        code = check_file(s, &call);
+    else if (args.spec != NULL)
         tool_fail(self, code, "--spec goes with a file");
-    else if (file && s->text != NULL && spec == NULL)
-        code = check_statically(s);
-    else if ((!file || s->text != NULL) && tool_parse_spec(self, spec, &s->cfg))
+    else if (options_refuse(self, &call, CHECK_LAUNCH_OPTIONS, "for a spec; they launch an entry of a file") &&
+             tool_parse_spec(self, argv[0], &s->cfg))
         code = check_by_running(s);
     free(s->text);
     free(s);
+    free((void *)args.args.words);
     return code;
 }
 
@@ -438,21 +388,62 @@ static const option options[] = {
      AT(counts),
      .help =
          "also run a long sequence, and show the instructions executed by region and element beside the inspector's"},
+    {.name = "--entry",
+     .kind = OPTION_TEXT,
+     AT(entry),
+     .value = "NAME",
+     .help = "of a FILE: the kernel that is launched (its only one)"},
+    {.name = "--grid", .kind = OPTION_TEXT, AT(grid), .value = "X[,Y,Z]", .help = "blocks of the launch (1)"},
+    {.name = "--block", .kind = OPTION_TEXT, AT(block), .value = "X[,Y,Z]", .help = "threads of a block (.reqntid)"},
+    {.name = "--shared",
+     .kind = OPTION_NUMBER,
+     AT(shared),
+     .value = "BYTES",
+     .help = "dynamic shared memory (0)",
+     .minimum = 0,
+     .maximum = 227 * 1024},
+    {.name = "--args", .kind = OPTION_WORDS, AT(args), .value = "ARG ...", .help = "in order: " KERNEL_ARGUMENTS_HELP},
+    {.name = "--data-seed",
+     .kind = OPTION_NUMBER,
+     AT(data_seed),
+     .value = "S",
+     .help = "of the random numbers in buffers (0)",
+     .minimum = 0,
+     .maximum = (int64_t)1 << 53},
+    {.name = "--output",
+     .kind = OPTION_TEXT,
+     AT(output),
+     .value = "DIR",
+     .help = "the buffers after the first run that passed: DIR/argument1.bin and on"},
+    {.name = "--budget",
+     .kind = OPTION_NUMBER,
+     AT(budget),
+     .value = "N",
+     .help = "warp instructions of a block, after which it is taken to run for ever (100000000)",
+     .minimum = 1,
+     .maximum = (int64_t)1 << 53},
     {.name = "--json", .kind = OPTION_FLAG, AT(json), .help = "the results as JSON"},
 };
 
 const command command_check = {
     .name = "check",
-    .arguments = "SPEC | FILE.ptx [--spec SPEC] [options]",
+    .arguments = "SPEC | FILE.ptx [--spec SPEC | --entry NAME --grid X --block X --args ARG ...] [options]",
     .summary =
         "run a kernel in the PTX interpreter under many schedules and report errors of ordering and protocol\n\n"
         "A small problem (ragged lengths, page edges, sequences cut between workers) is appended and decoded once for "
         "each mode and seed. Reported\n"
         "are races, missing fences, wrong barriers, deadlocks and whatever else the interpreter knows, with the line "
         "of the PTX, and results that\n"
-        "are wrong. Needs NVRTC, but no GPU and no ptxas. A file without --spec is only read: its static errors are "
-        "reported.",
-    .example = "foscar check sm_90a-k2t128-v2t128-d128-h8-p64 --schedules 5",
+        "are wrong. Needs NVRTC, but no GPU and no ptxas.\n\n"
+        "Any kernel of a PTX file, a compiler's too, is launched with --entry, --grid, --block and --args: every run "
+        "of "
+        "each mode starts with the same\n"
+        "arguments and fresh memory, and an access beyond a buffer is a fault. What the buffers hold afterwards is "
+        "summed up, and written by --output.\n"
+        "A file without these and without --spec is only read: its static errors are reported.",
+    .example = "foscar check sm_90a-k2t128-v2t128-d128-h8-p64 --schedules 5\n"
+               "  foscar check saxpy.ptx --entry saxpy --grid 4 --block 128 --args 500 f32:2.5 buf:2000=random:f32 "
+               "buf:2000=ramp:f32",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .least = 1,

@@ -1,6 +1,7 @@
 /* The option parser, the help made from the same tables, and how subcommands write files. */
 #include "command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -90,6 +91,12 @@ static void add_word(option_words *list, const char *text)
     list->words = words;
 }
 
+/* Whether a word behind an option of words is one more of them: -5 is, -x is not. */
+static bool is_word(const char *text)
+{
+    return text[0] != '-' || isdigit((unsigned char)text[1]) || text[1] == '.';
+}
+
 static bool set_option(const command *c, const option *o, const char *text, void *arguments)
 {
     char *at = (char *)arguments + o->offset;
@@ -149,7 +156,7 @@ bool options_parse(const command *c, int argc, char **argv, void *arguments, opt
         }
         if (!set_option(c, o, text, arguments)) return false;
         out->given |= (uint64_t)1 << (o - c->options);
-        while (o->kind == OPTION_WORDS && equals == NULL && i + 1 < argc && argv[i + 1][0] != '-')
+        while (o->kind == OPTION_WORDS && equals == NULL && i + 1 < argc && is_word(argv[i + 1]))
             set_option(c, o, argv[++i], arguments);
     }
     if (out->operands >= c->least && (c->most < 0 || out->operands <= c->most)) return true;
